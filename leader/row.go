@@ -1,0 +1,66 @@
+package leader
+
+import (
+	"fmt"
+	"time"
+)
+
+// Row is the lease as the store shows it. Times in it are for people to read.
+type Row struct {
+	Owner     string        // the holder, empty when the lease is free
+	Fence     int64         // the highest fencing token handed out
+	Beat      string        // changes with every write; "" in a row that no agent wrote
+	Lease     time.Duration // the holder's lease duration, which standbys wait for
+	Draining  bool          // the holder is stopping
+	Revision  string        // of the holder's code; "" if it has none
+	Announced string        // the revision that announced itself last
+	Since     string        // when the holder acquired it
+	Record    Record        // what the holder's runs left in it
+
+	// Date is the store's own clock in the reply that showed the row, zero if
+	// the reply had none. Ownership is never judged by it.
+	Date time.Time
+}
+
+// Free reports whether nobody holds the lease.
+func (r *Row) Free() bool { return r.Owner == "" }
+
+// Record is what runs store in the row. This package carries it and does not
+// understand it. Empty strings are not written: what the row says stays.
+type Record struct {
+	Schedule  string // the schedule and its zone
+	Through   string // the instant up to which every tick is decided
+	Tick      string // the last claimed tick
+	TickState string
+	Attempt   int  // of the last claimed tick, from 1
+	ExitCode  *int // of the last run, nil while there is none
+}
+
+// Claim asks for the right to launch: a fence of its own, and for a tick of a
+// schedule the tick.
+type Claim struct {
+	// Record is what the row says once the claim is applied.
+	Record Record
+	// Tick, if not empty, claims a tick: on the condition that the row's
+	// Through is earlier.
+	Tick string
+	// Again, if not nil, claims the interrupted run of the row's last tick once
+	// more: on the condition that tick, state and attempt are still these.
+	Again *Record
+}
+
+// owner is how this process calls itself in the row: the name may be shared
+// (a container restarted in the same task), the nonce is not.
+func owner(name, nonce string) string { return name + "/" + nonce }
+
+// beats hands out values that no other attempt ever uses and that sort by age
+// within one process: the conditions of renewals compare them as text.
+type beats struct {
+	nonce string
+	last  uint64
+}
+
+func (b *beats) next() string {
+	b.last++
+	return fmt.Sprintf("%s-%016d", b.nonce, b.last)
+}
