@@ -22,6 +22,8 @@ type Exchange struct {
 	Request   []byte           // JSON
 	Status    int              // HTTP status of the reply
 	Reply     []byte           // JSON
+	Table     string           // the table that an UpdateItem or PutItem wrote to
+	Row       Item             // the row as such a write left it; nil where none was applied
 }
 
 // Wire format of the service: JSON bodies, the operation in a header
@@ -68,12 +70,42 @@ func (s *Store) exchange(d *Door, method, operation string, request []byte) *rep
 	}
 	answer := s.dispatch(method, operation, request)
 	if s.observe != nil {
-		s.observe(Exchange{
+		x := Exchange{
 			At: boottime.Now(), Door: d, Operation: operation,
 			Request: request, Status: answer.status, Reply: answer.body.Bytes(),
-		})
+		}
+		x.Table, x.Row = s.written(x)
+		s.observe(x)
 	}
 	return answer
+}
+
+// written reads back what a write to one row left, whatever the write asked to
+// have returned.
+func (s *Store) written(x Exchange) (table string, row Item) {
+	if x.Operation != "UpdateItem" && x.Operation != "PutItem" {
+		return "", nil
+	}
+	var in struct {
+		TableName string
+		Key, Item Item
+	}
+	if json.Unmarshal(x.Request, &in) != nil {
+		return "", nil
+	}
+	key := in.Key
+	if key == nil {
+		key = Item{"pk": in.Item["pk"], "sk": in.Item["sk"]}
+	}
+	get, err := json.Marshal(map[string]any{"TableName": in.TableName, "Key": key})
+	if err != nil || x.Status != http.StatusOK {
+		return in.TableName, nil
+	}
+	var out struct{ Item Item }
+	if json.Unmarshal(s.dispatch(http.MethodPost, "GetItem", get).body.Bytes(), &out) != nil {
+		return in.TableName, nil
+	}
+	return in.TableName, out.Item
 }
 
 func (s *Store) dispatch(method, operation string, request []byte) (answer *reply) {

@@ -87,9 +87,15 @@ func number(n int) types.AttributeValue {
 }
 
 // Of many clients that try the same conditional write at once, exactly one
-// succeeds, and every reply shows one state of the row.
+// succeeds, every reply shows one state of the row, and the observer sees the
+// writes in the order in which they were applied.
 func TestConditionalWritesAreAtomic(t *testing.T) {
-	s := start(t, Options{})
+	var observed []string // unguarded: that is what is promised
+	s := start(t, Options{Observe: func(x Exchange) {
+		if x.Row != nil {
+			observed = append(observed, x.Row["n"]["N"].(string))
+		}
+	}})
 	const clients, rounds = 8, 40
 	var mu sync.Mutex
 	won := map[int]int{}
@@ -124,6 +130,15 @@ func TestConditionalWritesAreAtomic(t *testing.T) {
 		if won[n] != 1 {
 			t.Errorf("the write from %d succeeded %d times", n, won[n])
 		}
+	}
+	s.Close() // after that nothing observes any more
+	for i, n := range observed {
+		if n != fmt.Sprint(i+1) {
+			t.Errorf("the observed write number %d left %s in the row", i+1, n)
+		}
+	}
+	if len(observed) != rounds {
+		t.Errorf("%d writes were observed, %d applied", len(observed), rounds)
 	}
 }
 
@@ -210,8 +225,8 @@ func TestObserverSeesRequestsInOrder(t *testing.T) {
 	var seen []string
 	s := start(t, Options{Observe: func(x Exchange) {
 		seen = append(seen, fmt.Sprint(x.Operation, " ", x.Status))
-		if x.Operation == "UpdateItem" && (!bytes.Contains(x.Request, []byte(`"UpdateExpression"`)) || len(x.Reply) == 0) {
-			t.Errorf("an update was seen with the request %s and the reply %s", x.Request, x.Reply)
+		if x.Operation == "UpdateItem" && (!bytes.Contains(x.Request, []byte(`"UpdateExpression"`)) || len(x.Reply) == 0 || x.Table != "leases" || (x.Row == nil) != (x.Status != http.StatusOK)) {
+			t.Errorf("an update was seen as %+v", x)
 		}
 	}})
 	c := client(t, s.URL(), logging.Nop{})
