@@ -90,8 +90,10 @@ func number(n int) types.AttributeValue {
 // succeeds, every reply shows one state of the row, and the observer sees the
 // writes in the order in which they were applied.
 func TestConditionalWritesAreAtomic(t *testing.T) {
-	var observed []string // unguarded: that is what is promised
+	var observed []string
+	requests := 0 // both unguarded: the observer is called by one at a time
 	s := start(t, Options{Observe: func(x Exchange) {
+		requests++
 		if x.Row != nil {
 			observed = append(observed, x.Row["n"]["N"].(string))
 		}
@@ -138,7 +140,7 @@ func TestConditionalWritesAreAtomic(t *testing.T) {
 		}
 	}
 	if len(observed) != rounds {
-		t.Errorf("%d writes were observed, %d applied", len(observed), rounds)
+		t.Errorf("%d writes were observed in %d requests; %d writes were applied", len(observed), requests, rounds)
 	}
 }
 
