@@ -50,7 +50,7 @@ func TestHolderGivesUpBeforeTakeover(t *testing.T) {
 		ta := a.term(t)
 		b := startTask(t, s, "b")
 		time.Sleep(time.Minute)
-		a.door.net = func(string) trip { return trip{dropped: true} }
+		a.door.weather(func(string) trip { return trip{dropped: true} })
 		cut := time.Now()
 		<-ta.Lost()
 		gaveUp := time.Now()
@@ -64,7 +64,7 @@ func TestHolderGivesUpBeforeTakeover(t *testing.T) {
 		if gap := time.Since(gaveUp); gap <= 0 || time.Since(cut) > 35*time.Second {
 			t.Errorf("taken %v after the loss, %v after the cut", gap, time.Since(cut))
 		}
-		a.door.net = nil
+		a.door.weather(nil)
 		ta.Release()
 		if s.row.Owner != b.Owner() || s.row.Fence != 2 {
 			t.Errorf("the old holder touched the row: %+v", s.row)
@@ -160,24 +160,96 @@ func TestLostRepliesAreRecognised(t *testing.T) {
 	}
 }
 
-// An acquisition whose reply comes later than the lease starts nothing.
+// The lease counts from the instant before the applied write was sent, and
+// when the reply to it was lost, from the sending of the attempt that was.
+func TestDeadlineCountsFromTheSending(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &simStore{}
+		a := startTask(t, s, "a")
+		ta := a.term(t)
+		<-ta.Beats()
+		sent := a.clock.Now()
+		a.door.weather(func(string) trip { return trip{before: 500 * time.Millisecond, after: 500 * time.Millisecond} })
+		if err := ta.Record(Record{}); err != nil {
+			t.Fatal(err)
+		}
+		if b := <-ta.Beats(); b.ValidUntil != sent.Add(30*time.Second) {
+			t.Errorf("a renewal that took a second is valid for %v from its sending", b.ValidUntil.Sub(sent))
+		}
+		n := 0
+		sent = a.clock.Now()
+		a.door.weather(func(string) trip { n++; return trip{lost: n == 1} })
+		if _, err := ta.Claim(Claim{}); err != nil {
+			t.Fatal(err)
+		}
+		if b := <-ta.Beats(); b.ValidUntil != sent.Add(30*time.Second) {
+			t.Errorf("a claim whose first attempt was applied is valid for %v from its sending", b.ValidUntil.Sub(sent))
+		}
+		a.stop()
+	})
+}
+
+// No two attempts share a beat, and beats sort by age: a standby that timed one
+// attempt's beat never sees it come back with another.
+func TestEveryAttemptHasItsOwnBeat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &simStore{}
+		var beats []string
+		a := startTask(t, s, "a", func(c *Config) {
+			c.Store = &tap{door: c.Store.(*door), beat: func(b string) { beats = append(beats, b) }}
+			n := 0
+			c.Store.(*tap).net = func(op string) trip { n++; return trip{lost: n%3 == 0, dropped: n%3 == 1} }
+		})
+		ta := a.term(t)
+		time.Sleep(5 * time.Minute)
+		ta.Release()
+		a.stop()
+		if len(beats) < 60 || !sort.StringsAreSorted(beats) {
+			t.Errorf("%d beats, in order: %v", len(beats), sort.StringsAreSorted(beats))
+		}
+		for i := 1; i < len(beats); i++ {
+			if beats[i] == beats[i-1] {
+				t.Fatalf("beat %q was sent twice", beats[i])
+			}
+		}
+	})
+}
+
+// tap is a door that tells the beat of every attempt.
+type tap struct {
+	*door
+	beat func(string)
+}
+
+func (p *tap) Acquire(ctx context.Context, a Acquisition) (*Row, error) {
+	p.beat(a.Beat)
+	return p.door.Acquire(ctx, a)
+}
+
+func (p *tap) Renew(ctx context.Context, r Renewal) (*Row, error) {
+	p.beat(r.Beat)
+	return p.door.Renew(ctx, r)
+}
+
+func (p *tap) Release(ctx context.Context, r Release) (*Row, error) {
+	p.beat(r.Beat)
+	return p.door.Release(ctx, r)
+}
+
+// An acquisition whose reply comes later than the lease starts nothing: here
+// the machine was suspended while the reply was on its way.
 func TestLateAcquisitionStartsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &simStore{}
-		first := true
+		clock := newClock(1, time.Hour)
 		a := startTask(t, s, "a", func(c *Config) {
-			c.Heartbeat = 3 * time.Minute // so that an attempt outlives the lease
-			c.Store.(*door).net = func(op string) trip {
-				if op == "acquire" && first {
-					first = false
-					return trip{after: 31 * time.Second}
-				}
-				return trip{}
-			}
+			c.Clock = clock
+			c.Store.(*door).net = func(op string) trip { return trip{after: time.Second} }
 		})
-		ta := a.term(t)
-		if ta.Fence < 2 {
-			t.Errorf("launched under the late acquisition, fence %d", ta.Fence)
+		time.Sleep(1500 * time.Millisecond) // the read took one
+		clock.slept.Add(int64(31 * time.Second))
+		if m := a.term(t); m.Fence != 2 {
+			t.Errorf("fence %d was launched a suspend after its lease began", m.Fence)
 		}
 		a.stop()
 	})
@@ -321,7 +393,7 @@ func TestRefusalIsFinalOnlyAtTheStart(t *testing.T) {
 		}
 		b := startTask(t, s, "b")
 		tb := b.term(t)
-		b.door.net = func(string) trip { return trip{err: denied} }
+		b.door.weather(func(string) trip { return trip{err: denied} })
 		<-tb.Lost()
 		tb.Release()
 		time.Sleep(10 * time.Minute)
@@ -369,7 +441,7 @@ func TestHerd(t *testing.T) {
 			t.Errorf("%d reads in 10 s", reads)
 		}
 		mu.Unlock()
-		a.door.net = func(string) trip { return trip{dropped: true} }
+		a.door.weather(func(string) trip { return trip{dropped: true} })
 		<-ta.Lost()
 		time.Sleep(10 * time.Second)
 		s.mu.Lock()

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,6 +20,7 @@ type fakeClock struct {
 	start time.Time
 	rate  float64
 	base  boottime.Instant
+	slept atomic.Int64 // time that passed in a suspend, which no timer noticed
 }
 
 func newClock(rate float64, base time.Duration) *fakeClock {
@@ -26,7 +28,7 @@ func newClock(rate float64, base time.Duration) *fakeClock {
 }
 
 func (c *fakeClock) Now() boottime.Instant {
-	return c.base.Add(time.Duration(float64(time.Since(c.start)) * c.rate))
+	return c.base.Add(time.Duration(float64(time.Since(c.start))*c.rate) + time.Duration(c.slept.Load()))
 }
 
 func (c *fakeClock) Until(at boottime.Instant) (<-chan struct{}, func()) {
@@ -63,16 +65,26 @@ type simStore struct {
 // door is one task's way to the store.
 type door struct {
 	*simStore
-	net func(op string) trip // nil: instant and faithful
+	road sync.Mutex
+	net  func(op string) trip // under road; nil: instant and faithful
+}
+
+// weather changes what the network does from now on.
+func (d *door) weather(net func(op string) trip) {
+	d.road.Lock()
+	defer d.road.Unlock()
+	d.net = net
 }
 
 var errLost = errors.New("lost")
 
 func (d *door) do(ctx context.Context, op string, apply func() (*Row, error)) (*Row, error) {
 	var t trip
+	d.road.Lock()
 	if d.net != nil {
 		t = d.net(op)
 	}
+	d.road.Unlock()
 	type result struct {
 		row *Row
 		err error
