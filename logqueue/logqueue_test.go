@@ -183,6 +183,62 @@ func TestLinesStayWhole(t *testing.T) {
 	}
 }
 
+// A job that fills the same pipe again and again, whether it made it
+// non-blocking or not, costs no line, and cuts none in two.
+func TestPipeSharedWithABusyJob(t *testing.T) {
+	for _, nonblock := range []bool{false, true} {
+		t.Run(fmt.Sprintf("nonblock=%t", nonblock), func(t *testing.T) {
+			defer goleak.VerifyNone(t)
+			r, w := pipe(t)
+			if err := unix.SetNonblock(w, nonblock); err != nil {
+				t.Fatal(err)
+			}
+			q := open(w, 100<<20, jsonLines)
+			log := slog.New(q.Handler())
+			reader := os.NewFile(uintptr(r), "reader")
+			defer reader.Close()
+			jobLine := append(bytes.Repeat([]byte("j"), chunk-1), '\n')
+			result := make(chan []byte, 1)
+			go func() {
+				var ours []byte
+				for lines := bufio.NewReader(reader); ; {
+					text, err := lines.ReadBytes('\n')
+					if !bytes.Equal(text, jobLine) {
+						ours = append(ours, text...)
+					}
+					if err != nil {
+						result <- ours
+						return
+					}
+				}
+			}()
+			stop := make(chan struct{})
+			var job sync.WaitGroup
+			job.Go(func() {
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+						unix.Write(w, jobLine) // at most PIPE_BUF: whole or not at all
+					}
+				}
+			})
+			const total = 1000
+			for n := range total {
+				log.Info("line", "n", n)
+			}
+			closed(t, q)
+			close(stop)
+			job.Wait()
+			unix.Close(w)
+			if told := account(t, read(t, bytes.NewReader(<-result)), total); told != 0 {
+				t.Errorf("%d lines were lost", told)
+			}
+		})
+	}
+}
+
 // A line of any length passes intact as long as it fits; one that can never
 // fit is dropped and told of.
 func TestLongLines(t *testing.T) {
