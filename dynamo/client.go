@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 )
 
@@ -44,8 +45,20 @@ type Client struct {
 // Connect finds region, credentials and endpoint as every AWS program does, and
 // checks that they are there. It sends nothing to DynamoDB. A fault is a
 // *[SetupError].
-func Connect(ctx context.Context) (*Client, error) {
-	cfg, err := config.LoadDefaultConfig(ctx, config.WithHTTPClient(awshttp.NewBuildableClient()))
+func Connect(ctx context.Context) (*Client, error) { return connect(ctx) }
+
+// ConnectLocal is for a store on this machine that looks at no credentials. It
+// reads nothing of the AWS configuration in the environment.
+func ConnectLocal(ctx context.Context, endpoint string) (*Client, error) {
+	return connect(ctx,
+		config.WithSharedConfigFiles(nil), config.WithSharedCredentialsFiles(nil),
+		config.WithRegion("local"), config.WithBaseEndpoint(endpoint),
+		config.WithCredentialsProvider(credentials.NewStaticCredentialsProvider("local", "local", "")))
+}
+
+func connect(ctx context.Context, options ...func(*config.LoadOptions) error) (*Client, error) {
+	options = append(options, config.WithHTTPClient(awshttp.NewBuildableClient()))
+	cfg, err := config.LoadDefaultConfig(ctx, options...)
 	if err != nil {
 		return nil, &SetupError{fmt.Sprintf("the AWS configuration can't be read: %v", err)}
 	}

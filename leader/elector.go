@@ -37,6 +37,9 @@ type Config struct {
 	Log    *slog.Logger     // must not block
 }
 
+// Owner is how a process with this configuration calls itself in the row.
+func (c *Config) Owner() string { return owner(c.Name, c.Nonce) }
+
 // A lowered or missing row is answered with a fence this far above the highest
 // remembered: the elector may have missed a few.
 const fenceJump = 1_000_000
@@ -107,7 +110,7 @@ type Elector struct {
 func NewElector(cfg Config) *Elector {
 	return &Elector{
 		cfg:      cfg,
-		me:       owner(cfg.Name, cfg.Nonce),
+		me:       cfg.Owner(),
 		beats:    beats{nonce: cfg.Nonce},
 		terms:    make(chan *Term),
 		requests: make(chan request),

@@ -1,0 +1,199 @@
+// Package agent is where a term meets a run: it receives the terms that the
+// elector wins, launches the job under them, carries the lease's deadlines to
+// the job's supervisor, and gives the lease back when the job is dead.
+//
+// One file for each mode ([Agent.Service], [Agent.Cron]) says when the job is
+// launched and what its end means. What they share is [Agent.attend]: from a
+// launch to the confirmed death of everything that was launched.
+package agent
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"time"
+
+	"solojob/boottime"
+	"solojob/leader"
+	"solojob/runner"
+)
+
+// Exit statuses of an agent, besides the job's own.
+const (
+	ExitOK      = 0   // told to stop, and did
+	ExitRefused = 69  // the lease store refuses us for good (EX_UNAVAILABLE)
+	ExitHeld    = 75  // once: somebody else holds the lease (EX_TEMPFAIL)
+	ExitLost    = 79  // the lease was lost and the job killed, or could not be
+	ExitTimeout = 124 // the job exceeded its run timeout, as timeout(1) says it
+)
+
+// Run is one launch of the job, a [*runner.Run].
+type Run interface {
+	Started() <-chan struct{}
+	Pid() int
+	Extend(validUntil boottime.Instant)
+	Stop(killAt boottime.Instant)
+	Kill(reason runner.Reason)
+	Done() <-chan struct{}
+	Result() runner.Result
+}
+
+// Options are what an agent is made of.
+type Options struct {
+	Elector *leader.Elector
+	Launch  func(runner.Launch) Run
+	Clock   leader.Clock
+	Wall    func() time.Time
+
+	// Stop delivers each request to stop: the first asks for it, the second
+	// ends the job's patience, the third kills.
+	Stop <-chan os.Signal
+
+	Lease   string   // its name
+	Environ []string // ours, of which the job gets all but our settings
+
+	LossGrace  time.Duration // TERM → KILL when the lease is slipping
+	KillMargin time.Duration // KILL → the end of the lease
+	StopGrace  time.Duration // stop request → KILL
+	Timeout    time.Duration // of a run, 0 for none
+
+	Log *slog.Logger // must not block
+}
+
+// Agent runs one job under one lease. Use it for one mode, once.
+type Agent struct {
+	Options
+	fence int64            // of the term's last launch
+	until boottime.Instant // the deadline of the term
+	stops int              // requests to stop so far
+	stop  boottime.Instant // when the first came
+}
+
+// New returns an agent that does nothing yet.
+func New(o Options) *Agent { return &Agent{Options: o} }
+
+// compete runs the elector, and serve for each term that it wins, until serve
+// says that it is the last, the agent is told to stop, or the store refuses us.
+// It returns the exit status; the error, if any, is a sentence for the user.
+func (a *Agent) compete(ctx context.Context, serve func(*leader.Term) (status int, last bool)) (int, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ran := make(chan error, 1)
+	go func() { ran <- a.Elector.Run(ctx) }()
+	for {
+		select {
+		case term := <-a.Elector.Terms():
+			status, last := serve(term)
+			if !last {
+				continue
+			}
+			if status == exitUnkillable {
+				cancel() // the lease is left as it is
+				status = ExitLost
+			}
+			a.Elector.Stop()
+			<-ran
+			return status, nil
+		case <-a.Stop:
+			a.asked()
+			a.Elector.Stop()
+			<-ran
+			return ExitOK, nil
+		case err := <-ran:
+			if errors.Is(err, leader.ErrRefused) {
+				return ExitRefused, err
+			}
+			return ExitOK, nil
+		}
+	}
+}
+
+// exitUnkillable is a serve function's way to say that processes of the job may
+// still be alive: the agent ends, and does not release. In a container the
+// kernel then kills the rest.
+const exitUnkillable = -1
+
+// asked counts a request to stop.
+func (a *Agent) asked() {
+	if a.stops == 0 {
+		a.stop = a.Clock.Now()
+	}
+	a.stops++
+}
+
+// launchBy is the instant from which the job would be told to end again at
+// once, so that nothing is launched any more.
+func (a *Agent) launchBy() boottime.Instant {
+	return a.until.Add(-a.KillMargin - a.LossGrace)
+}
+
+// ready waits until the lease is valid for long enough to launch under it. It
+// returns false if the term is lost or the agent was told to stop before.
+func (a *Agent) ready(term *leader.Term) bool {
+	for {
+		select {
+		case b := <-term.Beats():
+			a.until = b.ValidUntil
+			continue
+		case <-term.Lost():
+			return false
+		case <-a.Stop:
+			a.drain(term)
+			return false
+		default:
+		}
+		if a.Clock.Now() < a.launchBy() {
+			return true
+		}
+		select {
+		case b := <-term.Beats():
+			a.until = b.ValidUntil
+		case <-term.Lost():
+			return false
+		case <-a.Stop:
+			a.drain(term)
+			return false
+		}
+	}
+}
+
+// claim asks for the right to launch. The error is that of [leader.Term.Claim],
+// or errStopping if the agent was told to stop meanwhile.
+func (a *Agent) claim(term *leader.Term, c leader.Claim) error {
+	type result struct {
+		fence int64
+		err   error
+	}
+	came := make(chan result, 1)
+	go func() {
+		fence, err := term.Claim(c)
+		came <- result{fence, err}
+	}()
+	for {
+		select {
+		case r := <-came:
+			if r.err == nil {
+				a.fence = r.fence
+			}
+			return r.err
+		case b := <-term.Beats():
+			a.until = b.ValidUntil
+		case <-a.Stop:
+			a.drain(term)
+			return errStopping // the release drops the claim
+		}
+	}
+}
+
+var errStopping = errors.New("told to stop")
+
+// drain takes in a request to stop while a term is held.
+func (a *Agent) drain(term *leader.Term) {
+	a.asked()
+	if a.stops == 1 {
+		a.Log.Info("draining", "fence", a.fence)
+		a.Elector.Stop()
+		term.Drain()
+	}
+}

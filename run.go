@@ -1,0 +1,236 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"io"
+	"log/slog"
+	mathrand "math/rand/v2"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"solojob/agent"
+	"solojob/boottime"
+	"solojob/config"
+	"solojob/devstore"
+	"solojob/dynamo"
+	"solojob/leader"
+	"solojob/logqueue"
+	"solojob/runner"
+	"solojob/signals"
+)
+
+const stderrFD = 2
+
+// logFlush is how long the end of the program waits for a log that nobody
+// reads.
+const logFlush = 200 * time.Millisecond
+
+func runCommand(caught signals.Caught) *cobra.Command {
+	r := &run{caught: caught}
+	c := &cobra.Command{
+		Use:   "run [--local] [--] COMMAND [ARGUMENT…]",
+		Short: "Run COMMAND in the one task that holds the lease",
+		Long: `Run COMMAND in the one task that holds the lease; in all others, stand by.
+
+Everything is set by environment variables (see README.md); SOLOJOB_LEASE is
+the one that is required. Options after COMMAND are COMMAND's own.`,
+		Example: `  SOLOJOB_LEASE=poller solojob run -- python worker.py
+  SOLOJOB_LEASE=report SOLOJOB_SCHEDULE='0 3 * * *' solojob run -- ./report.sh
+  solojob run --local -- sh -c 'echo "my token is $FENCE"; sleep 60'`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return errors.New("run: no command given: solojob run -- COMMAND [ARGUMENT…]")
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error { return r.main(args) },
+	}
+	c.Flags().BoolVar(&r.local, "local", false, "use a private store in this process, for a laptop without AWS")
+	c.Flags().SetInterspersed(false)
+	return c
+}
+
+// run is the command `solojob run`.
+type run struct {
+	caught signals.Caught
+	local  bool
+}
+
+func (r *run) main(command []string) error {
+	cfg, err := config.Load(os.Environ(), config.Options{
+		Local:    r.local,
+		Terminal: term.IsTerminal(stderrFD),
+	})
+	if err != nil {
+		return &exit{exitConfig, err}
+	}
+	if r.local && onECS(os.Environ()) {
+		return &exit{exitConfig, errors.New("--local is refused on ECS: with a private store in each task, every task would be a leader; remove it, and set SOLOJOB_TABLE")}
+	}
+	path, err := runner.Resolve(command)
+	if err != nil {
+		return execError(err)
+	}
+	log := logqueue.New(stderrFD, func(w io.Writer) slog.Handler {
+		options := &slog.HandlerOptions{Level: cfg.LogLevel}
+		if cfg.LogFormat == config.LogText {
+			return slog.NewTextHandler(w, options)
+		}
+		return slog.NewJSONHandler(w, options)
+	})
+	defer func() {
+		flush, cancel := context.WithTimeout(context.Background(), logFlush)
+		defer cancel()
+		log.Close(flush)
+	}()
+
+	store, closeStore, err := r.store(cfg)
+	if err != nil || store == nil {
+		return err
+	}
+	defer closeStore()
+	elector, logger := newElector(cfg, store, slog.New(log.Handler()))
+	var failure error
+	status, err := runner.Host(runner.Options{
+		Command: command, Path: path,
+		Stdin:      cfg.Mode != config.ModeCron,
+		LossGrace:  cfg.LossGrace,
+		KillMargin: cfg.KillMargin,
+		Heartbeat:  cfg.Heartbeat,
+		Log:        logger,
+	}, func(h *runner.Hosted) int {
+		defer r.pass(h)()
+		var status int
+		status, failure = serve(cfg, agent.New(agent.Options{
+			Elector: elector,
+			Launch:  func(l runner.Launch) agent.Run { return h.Launch(l) },
+			Clock:   boottime.Clock{}, Wall: time.Now,
+			Stop:  r.caught.Stop,
+			Lease: cfg.Lease, Environ: os.Environ(),
+			LossGrace: cfg.LossGrace, KillMargin: cfg.KillMargin, StopGrace: cfg.StopGrace,
+			Timeout: cfg.Timeout,
+			Log:     logger,
+		}))
+		return status
+	})
+	if err != nil {
+		return &exit{exitConfig, err}
+	}
+	return &exit{status, failure}
+}
+
+func serve(cfg *config.Config, a *agent.Agent) (int, error) {
+	switch cfg.Mode {
+	default:
+		return a.Service(context.Background())
+	}
+}
+
+// execError is the end of a program whose job can't be executed.
+func execError(err error) error {
+	var e *runner.ExecError
+	if errors.As(err, &e) {
+		return &exit{e.Status, err}
+	}
+	return &exit{exitConfig, err}
+}
+
+// store connects to the lease's store. It returns none, and no error, if it was
+// told to stop meanwhile.
+func (r *run) store(cfg *config.Config) (leader.Store, func(), error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	if r.local {
+		s, err := devstore.Start(ctx, devstore.Options{Table: cfg.Table})
+		if err != nil {
+			cancel()
+			return nil, nil, err
+		}
+		client, err := dynamo.ConnectLocal(ctx, s.URL())
+		if err != nil {
+			cancel()
+			return nil, nil, err
+		}
+		return client.Lease(cfg.Table, cfg.Lease, dynamo.LeaseItem), func() { client.Close(); s.Close(); cancel() }, nil
+	}
+	type result struct {
+		client *dynamo.Client
+		err    error
+	}
+	connected := make(chan result, 1)
+	go func() { // the search for credentials may take a while
+		client, err := dynamo.Connect(ctx)
+		connected <- result{client, err}
+	}()
+	select {
+	case c := <-connected:
+		if c.err != nil {
+			cancel()
+			return nil, nil, &exit{exitConfig, c.err}
+		}
+		return c.client.Lease(cfg.Table, cfg.Lease, dynamo.LeaseItem), func() { c.client.Close(); cancel() }, nil
+	case <-r.caught.Stop:
+		cancel()
+		<-connected
+		return nil, nil, nil
+	}
+}
+
+// pass hands the signals that are the job's on to it, until the function that
+// it returns is called.
+func (r *run) pass(h *runner.Hosted) (stop func()) {
+	quit, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case s := <-r.caught.Pass:
+				h.Forward(s.(syscall.Signal))
+			case <-quit:
+				return
+			}
+		}
+	}()
+	return func() { close(quit); <-ended }
+}
+
+func newElector(cfg *config.Config, store leader.Store, log *slog.Logger) (*leader.Elector, *slog.Logger) {
+	nonce := make([]byte, 8)
+	rand.Read(nonce) // never fails
+	e := leader.Config{
+		Store: store, Clock: boottime.Clock{},
+		Name: hostName(), Nonce: hex.EncodeToString(nonce),
+		Lease: cfg.LeaseDuration, Heartbeat: cfg.Heartbeat, Poll: cfg.Poll,
+		FenceFloor: cfg.FenceFloor,
+		Wall:       time.Now, Random: mathrand.Float64,
+	}
+	e.Log = log.With("lease", cfg.Lease, "owner", e.Owner())
+	return leader.NewElector(e), e.Log
+}
+
+// hostName is how people find this process: the task's id on ECS, and
+// elsewhere the host's name.
+func hostName() string {
+	name, err := os.Hostname()
+	if err != nil || name == "" {
+		return "unknown-host"
+	}
+	return name
+}
+
+// onECS reports whether the environment is that of an ECS task.
+func onECS(environ []string) bool {
+	for _, kv := range environ {
+		if strings.HasPrefix(kv, "ECS_CONTAINER_METADATA_URI") || strings.HasPrefix(kv, "AWS_EXECUTION_ENV=AWS_ECS") {
+			return true
+		}
+	}
+	return false
+}
