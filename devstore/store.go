@@ -65,7 +65,7 @@ func Start(ctx context.Context, o Options) (*Store, error) {
 	}
 	s := &Store{engine: server.NewServer(), observe: o.Observe}
 	if o.Table != "" {
-		if err := s.createTable(o.Table); err != nil {
+		if err := s.CreateTable(o.Table); err != nil {
 			return nil, err
 		}
 	}
@@ -135,8 +135,8 @@ func (s *Store) listen(addr string) (*Door, error) {
 	return d, nil
 }
 
-// createTable makes a table with the key schema of a lease table.
-func (s *Store) createTable(name string) error {
+// CreateTable makes a table with the key schema of a lease table.
+func (s *Store) CreateTable(name string) error {
 	_, err := s.Call("CreateTable", map[string]any{
 		"TableName":   name,
 		"BillingMode": "PAY_PER_REQUEST",
