@@ -21,8 +21,11 @@ import (
 	"solojob/fence/internal/proof"
 )
 
-// endpointVariable tells a job in a process of its own where the store is.
-const endpointVariable = "FENCE_TEST_ENDPOINT"
+// The variables that tell a job in a process of its own what to write.
+const (
+	endpointVariable = "FENCE_TEST_ENDPOINT"
+	registerVariable = "FENCE_TEST_REGISTER"
+)
 
 const table = "registers"
 
@@ -54,7 +57,6 @@ func stores(t *testing.T, test func(t *testing.T, endpoint string)) {
 	t.Run("minidyn", func(t *testing.T) { test(t, minidyn(t)) })
 	t.Run("dynalite", func(t *testing.T) {
 		endpoint := proof.Need(t, proof.Dynalite)
-		deleteTable(t, endpoint)
 		createTable(t, endpoint)
 		test(t, endpoint)
 	})
@@ -69,7 +71,8 @@ func createTable(t testing.TB, endpoint string) {
 		AttributeDefinitions: []types.AttributeDefinition{{AttributeName: aws.String("pk"), AttributeType: types.ScalarAttributeTypeS}},
 		KeySchema:            []types.KeySchemaElement{{AttributeName: aws.String("pk"), KeyType: types.KeyTypeHash}},
 	})
-	if err != nil {
+	var exists *types.ResourceInUseException
+	if err != nil && !errors.As(err, &exists) {
 		t.Fatalf("create the table: %v", err)
 	}
 	// dynalite, like DynamoDB, takes a while; minidyn names no status.
@@ -85,22 +88,10 @@ func createTable(t testing.TB, endpoint string) {
 	}
 }
 
-// deleteTable clears what an earlier test has left in a server that outlives it.
-func deleteTable(t testing.TB, endpoint string) {
-	t.Helper()
-	db := client(endpoint)
-	for {
-		_, err := db.DeleteTable(t.Context(), &dynamodb.DeleteTableInput{TableName: aws.String(table)})
-		var gone *types.ResourceNotFoundException
-		if errors.As(err, &gone) {
-			return
-		}
-		var deleting *types.ResourceInUseException
-		if err != nil && !errors.As(err, &deleting) {
-			t.Fatalf("delete the table: %v", err)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+// fresh names a register that no test has written, in a server that may outlive
+// the tests.
+func fresh(t testing.TB) string {
+	return fmt.Sprintf("%s-%x", t.Name(), time.Now().UnixNano())
 }
 
 func key(register string) map[string]types.AttributeValue {
@@ -161,12 +152,12 @@ func mustHold(t *testing.T, db *dynamodb.Client, register string, want proof.Sta
 
 // fencedJob reads a register, and then writes its own fence into it as the value.
 func fencedJob(f int64, at func(string)) error {
-	db := client(os.Getenv(endpointVariable))
-	if _, err := read(context.Background(), db, "stopped"); err != nil {
+	db, register := client(os.Getenv(endpointVariable)), os.Getenv(registerVariable)
+	if _, err := read(context.Background(), db, register); err != nil {
 		return err
 	}
 	at("between read and write")
-	return write(context.Background(), db, fencedynamo.Guard{Fence: f}, "stopped", int(f))
+	return write(context.Background(), db, fencedynamo.Guard{Fence: f}, register, int(f))
 }
 
 // transactionJob writes two items under a guard item.

@@ -19,16 +19,16 @@ import (
 // One run may write an item many times; an older one never again.
 func TestManyWritesPerRun(t *testing.T) {
 	stores(t, func(t *testing.T, endpoint string) {
-		db := client(endpoint)
+		db, name := client(endpoint), fresh(t)
 		for i, f := range []int64{5, 5, 6, 6} {
-			if err := write(t.Context(), db, fencedynamo.Guard{Fence: f}, "many", i); err != nil {
+			if err := write(t.Context(), db, fencedynamo.Guard{Fence: f}, name, i); err != nil {
 				t.Fatalf("write %d, fence %d: %v", i, f, err)
 			}
 		}
-		if err := write(t.Context(), db, fencedynamo.Guard{Fence: 5}, "many", 9); !errors.Is(err, fence.ErrStale) {
+		if err := write(t.Context(), db, fencedynamo.Guard{Fence: 5}, name, 9); !errors.Is(err, fence.ErrStale) {
 			t.Fatalf("the older run's write: %v, want ErrStale", err)
 		}
-		mustHold(t, db, "many", proof.State{Fence: 6, Value: 3})
+		mustHold(t, db, name, proof.State{Fence: 6, Value: 3})
 	})
 }
 
@@ -36,18 +36,18 @@ func TestManyWritesPerRun(t *testing.T) {
 // older run as stale, and a newer run is accepted.
 func TestOneWritePerRun(t *testing.T) {
 	stores(t, func(t *testing.T, endpoint string) {
-		db := client(endpoint)
+		db, name := client(endpoint), fresh(t)
 		steps := []struct {
 			fence int64
 			want  error
 		}{{5, nil}, {5, fence.ErrAlreadyWritten}, {4, fence.ErrStale}, {6, nil}, {5, fence.ErrStale}}
 		for i, step := range steps {
-			err := write(t.Context(), db, fencedynamo.Guard{Fence: step.fence, Once: true}, "once", i)
+			err := write(t.Context(), db, fencedynamo.Guard{Fence: step.fence, Once: true}, name, i)
 			if !errors.Is(err, step.want) {
 				t.Fatalf("step %d, fence %d: %v, want %v", i, step.fence, err, step.want)
 			}
 		}
-		mustHold(t, db, "once", proof.State{Fence: 6, Value: 3})
+		mustHold(t, db, name, proof.State{Fence: 6, Value: 3})
 	})
 }
 

@@ -21,16 +21,17 @@ import (
 // writes, is refused when it wakes, and learns why.
 func TestStoppedWriterIsRefused(t *testing.T) {
 	stores(t, func(t *testing.T, endpoint string) {
-		env := endpointVariable + "=" + endpoint
+		name := fresh(t)
+		env := []string{endpointVariable + "=" + endpoint, registerVariable + "=" + name}
 		outcome := proof.RunStopped(t, "fenced", 1, "between read and write", func() {
-			if successor := proof.Run(t, "fenced", 2, env); successor.Status != 0 {
+			if successor := proof.Run(t, "fenced", 2, env...); successor.Status != 0 {
 				t.Fatalf("the successor failed: %+v", successor)
 			}
-		}, env)
+		}, env...)
 		if outcome.Status != fence.ExitStale {
 			t.Fatalf("the stale run ended with %+v, want status %d", outcome, fence.ExitStale)
 		}
-		mustHold(t, client(endpoint), "stopped", proof.State{Fence: 2, Value: 2})
+		mustHold(t, client(endpoint), name, proof.State{Fence: 2, Value: 2})
 	})
 }
 
