@@ -100,6 +100,10 @@ func TestStoppedSupervisorIsReplaced(t *testing.T) {
 	if replaced := a.Supervisor(second); replaced == supervisor {
 		t.Errorf("the stopped supervisor %d keeps the second job", supervisor)
 	}
+	second.Exit(0, 0)
+	if status := a.Ended(); status != 0 {
+		t.Errorf("the agent ended with %d, its job with 0", status)
+	}
 }
 
 // A supervisor that is stopped for less than two heartbeats does not kill a

@@ -121,4 +121,8 @@ func TestKilledSupervisor(t *testing.T) {
 	if acquired := len(w.store.Find(Acquire, nil, 0)); acquired != 1 || len(w.store.Find(Claim, a.Door, 0)) != 1 {
 		t.Errorf("the lease was acquired %d times, want one claim under the first acquisition", acquired)
 	}
+	second.Exit(0, 0)
+	if status := a.Ended(); status != 0 {
+		t.Errorf("the agent ended with %d, its job with 0", status)
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -91,11 +92,7 @@ func TestHopelessStarts(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, brisk)
 			got := w.runToEnd(w.door(c.fault), Start{Env: c.env})
-			fits := false
-			for _, s := range c.status {
-				fits = fits || got.status == s
-			}
-			if !fits {
+			if !slices.Contains(c.status, got.status) {
 				t.Errorf("ended with %d, want %v", got.status, c.status)
 			}
 			complaints := got.complaints()
@@ -141,7 +138,9 @@ func TestTwelveWrongSettings(t *testing.T) {
 	for name := range wrong {
 		lines := 0
 		for line := range strings.Lines(got.stderr) {
-			if strings.Contains(line, name) && (wrong[name] == "" || strings.Contains(line, wrong[name])) {
+			// The value of a name that we don't know may be a secret.
+			shows := name == "SOLOJOB_TABEL" || strings.Contains(line, wrong[name])
+			if strings.Contains(line, name) && shows {
 				lines++
 			}
 		}
@@ -170,21 +169,22 @@ func TestCommandsThatCannotRun(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name, command string
-		status        int
+		status        []int
 		says          string
 	}{
-		{"absent", "no-such-command", 127, "no-such-command"},
-		{"absent path", "/no/such/command", 127, "/no/such/command"},
-		{"not executable", write("plain", "#!/bin/sh\n", 0o644), 126, "executable"},
-		{"a directory", w.dir, 126, "directory"},
-		{"carriage return in the shebang", write("windows", "#!/bin/sh\r\nexit 0\r\n", 0o755), 126, "CRLF"},
-		{"missing interpreter", write("lost", "#!/no/such/interpreter\n", 0o755), 126, "/no/such/interpreter"},
+		{"absent", "no-such-command", []int{127}, "no-such-command"},
+		{"absent path", "/no/such/command", []int{127}, "/no/such/command"},
+		{"not executable", write("plain", "#!/bin/sh\n", 0o644), []int{126}, "executable"},
+		{"a directory", w.dir, []int{126}, "directory"},
+		// Shells differ on a missing interpreter: bash says 126, dash 127.
+		{"carriage return in the shebang", write("windows", "#!/bin/sh\r\nexit 0\r\n", 0o755), []int{126, 127}, "CRLF"},
+		{"missing interpreter", write("lost", "#!/no/such/interpreter\n", 0o755), []int{126, 127}, "/no/such/interpreter"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			door := w.door(nil)
 			got := w.runToEnd(door, Start{Command: []string{"--", c.command}})
-			if got.status != c.status {
-				t.Errorf("ended with %d, want %d", got.status, c.status)
+			if !slices.Contains(c.status, got.status) {
+				t.Errorf("ended with %d, want %v", got.status, c.status)
 			}
 			if !strings.Contains(got.stderr, c.says) {
 				t.Errorf("the sentence does not mention %q", c.says)

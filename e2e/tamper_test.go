@@ -18,9 +18,9 @@ const leap = 1_000_000
 func TestRowDeletedByHand(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, brisk)
-	a := w.Start(Start{Name: "a", Env: deafToTerm})
+	a := w.Start(Start{Name: "a"})
 	first := w.Life(1)
-	b := w.Start(Start{Name: "b", Env: deafToTerm})
+	b := w.Start(Start{Name: "b"})
 	b.Logged("standing by", 1)
 	deleted := w.store.Delete(t, w.lease)
 	dead := w.Dead(first)
