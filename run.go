@@ -24,6 +24,7 @@ import (
 	"solojob/leader"
 	"solojob/logqueue"
 	"solojob/runner"
+	"solojob/schedule"
 	"solojob/signals"
 )
 
@@ -68,6 +69,10 @@ func (r *run) main(command []string) error {
 	cfg, err := config.Load(os.Environ(), config.Options{
 		Local:    r.local,
 		Terminal: term.IsTerminal(stderrFD),
+		CheckSchedule: func(spec string, zone *time.Location) error {
+			_, err := schedule.Parse(spec, zone)
+			return err
+		},
 	})
 	if err != nil {
 		return &exit{exitConfig, err}
@@ -129,6 +134,16 @@ func (r *run) main(command []string) error {
 
 func serve(cfg *config.Config, a *agent.Agent) (int, error) {
 	switch cfg.Mode {
+	case config.ModeCron:
+		ticks, err := schedule.Parse(cfg.Schedule, cfg.Location)
+		if err != nil {
+			return exitConfig, err
+		}
+		return a.Cron(context.Background(), agent.Cron{
+			Schedule: ticks,
+			Rules:    schedule.Rules{CatchUp: cfg.CatchUp, AtMostOnce: cfg.Guarantee == config.AtMostOnce, MaxAttempts: cfg.MaxAttempts},
+			Overlap:  cfg.Overlap,
+		})
 	default:
 		return a.Service(context.Background())
 	}

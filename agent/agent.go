@@ -68,6 +68,11 @@ type Agent struct {
 	until boottime.Instant // the deadline of the term
 	stops int              // requests to stop so far
 	stop  boottime.Instant // when the first came
+
+	// What a mode wants to know whatever the agent waits for; may be nil.
+	onBeat func(leader.Beat)
+	alarm  boottime.Timer
+	onTick func()
 }
 
 // New returns an agent that does nothing yet.
@@ -122,6 +127,14 @@ func (a *Agent) asked() {
 	a.stops++
 }
 
+// beat takes in an applied write of the lease.
+func (a *Agent) beat(b leader.Beat) {
+	a.until = b.ValidUntil
+	if a.onBeat != nil {
+		a.onBeat(b)
+	}
+}
+
 // launchBy is the instant from which the job would be told to end again at
 // once, so that nothing is launched any more.
 func (a *Agent) launchBy() boottime.Instant {
@@ -131,16 +144,16 @@ func (a *Agent) launchBy() boottime.Instant {
 // ready waits until the lease is valid for long enough to launch under it. It
 // returns false if the term is lost or the agent was told to stop before.
 func (a *Agent) ready(term *leader.Term) bool {
-	for {
+	for a.stops == 0 {
 		select {
 		case b := <-term.Beats():
-			a.until = b.ValidUntil
+			a.beat(b)
 			continue
 		case <-term.Lost():
 			return false
 		case <-a.Stop:
 			a.drain(term)
-			return false
+			continue
 		default:
 		}
 		if a.Clock.Now() < a.launchBy() {
@@ -148,18 +161,19 @@ func (a *Agent) ready(term *leader.Term) bool {
 		}
 		select {
 		case b := <-term.Beats():
-			a.until = b.ValidUntil
+			a.beat(b)
 		case <-term.Lost():
 			return false
 		case <-a.Stop:
 			a.drain(term)
-			return false
 		}
 	}
+	return false
 }
 
 // claim asks for the right to launch. The error is that of [leader.Term.Claim],
-// or errStopping if the agent was told to stop meanwhile.
+// or errStopping if the agent was told to stop and the store did not answer
+// within the loss grace: a claim that was applied is better known than dropped.
 func (a *Agent) claim(term *leader.Term, c leader.Claim) error {
 	type result struct {
 		fence int64
@@ -170,6 +184,8 @@ func (a *Agent) claim(term *leader.Term, c leader.Claim) error {
 		fence, err := term.Claim(c)
 		came <- result{fence, err}
 	}()
+	var patience boottime.Timer
+	defer patience.Stop()
 	for {
 		select {
 		case r := <-came:
@@ -178,9 +194,11 @@ func (a *Agent) claim(term *leader.Term, c leader.Claim) error {
 			}
 			return r.err
 		case b := <-term.Beats():
-			a.until = b.ValidUntil
+			a.beat(b)
 		case <-a.Stop:
 			a.drain(term)
+			patience.Set(a.Clock, a.stop.Add(a.LossGrace))
+		case <-patience.C():
 			return errStopping // the release drops the claim
 		}
 	}

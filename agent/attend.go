@@ -84,6 +84,9 @@ func (w *watchman) attend() bool {
 		case <-w.Stop:
 			w.drain(w.term)
 			w.stopRun()
+		case <-w.alarm.C():
+			w.alarm.Stop()
+			w.onTick()
 		case <-w.timer.C():
 			w.onTime()
 		}
@@ -95,7 +98,7 @@ func (w *watchman) attend() bool {
 }
 
 func (w *watchman) extend(b leader.Beat) {
-	w.until = b.ValidUntil
+	w.beat(b)
 	w.run.Extend(b.ValidUntil)
 }
 

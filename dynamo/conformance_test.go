@@ -37,7 +37,7 @@ func onEachServer(t *testing.T, test func(t *testing.T, c *Client, table string)
 			t.Fatal(err)
 		}
 		defer s.Close()
-		c, table := connect(t, s.URL())
+		c, table := connectTo(t, s.URL())
 		test(t, c, table)
 	})
 	t.Run("dynalite", func(t *testing.T) {
@@ -48,12 +48,12 @@ func onEachServer(t *testing.T, test func(t *testing.T, c *Client, table string)
 		if url == "" {
 			t.Skipf("%s is not set: install dynalite from npm, start it, and set this to its URL", dynaliteVariable)
 		}
-		c, table := connect(t, url)
+		c, table := connectTo(t, url)
 		test(t, c, table)
 	})
 }
 
-func connect(t *testing.T, url string) (*Client, string) {
+func connectTo(t *testing.T, url string) (*Client, string) {
 	t.Helper()
 	t.Setenv("AWS_REGION", "us-east-1")
 	t.Setenv("AWS_ACCESS_KEY_ID", "test")
@@ -112,8 +112,8 @@ func TestWritesAreConditional(t *testing.T) {
 		code := 3
 		a := leader.Acquisition{
 			Owner: "a/1", Fence: 1, Beat: "1-0001", Lease: 30 * time.Second, Revision: "r7", Wall: wall,
-			Record: leader.Record{Schedule: "@hourly", Through: "2026-01-02T03:00:00Z"},
 		}
+		record := leader.Record{Schedule: "@hourly", Through: "2026-01-02T03:00:00Z"}
 		row, err := s.Acquire(ctx, a)
 		if err != nil {
 			t.Fatal(err)
@@ -121,7 +121,7 @@ func TestWritesAreConditional(t *testing.T) {
 		row.Date = time.Time{}
 		want := leader.Row{
 			Owner: "a/1", Fence: 1, Beat: "1-0001", Lease: 30 * time.Second,
-			Revision: "r7", Announced: "r7", Since: "2026-01-02T03:04:05Z", Record: a.Record,
+			Revision: "r7", Announced: "r7", Since: "2026-01-02T03:04:05Z",
 		}
 		if *row != want {
 			t.Errorf("acquired\n%+v, want\n%+v", *row, want)
@@ -129,8 +129,8 @@ func TestWritesAreConditional(t *testing.T) {
 		_, err = s.Acquire(ctx, leader.Acquisition{Owner: "b/1", Fence: 1, Beat: "2-0001", Lease: time.Second, Wall: wall})
 		refused(t, err, "a/1", 1)
 
-		renewal := leader.Renewal{Owner: "a/1", Fence: 1, Beat: "1-0003", Draining: true, Wall: wall}
-		if row, err = s.Renew(ctx, renewal); err != nil || row.Beat != "1-0003" || !row.Draining || row.Record != a.Record {
+		renewal := leader.Renewal{Owner: "a/1", Fence: 1, Beat: "1-0003", Draining: true, Wall: wall, Record: record}
+		if row, err = s.Renew(ctx, renewal); err != nil || row.Beat != "1-0003" || !row.Draining || row.Record != record {
 			t.Errorf("renewed %+v, %v", row, err)
 		}
 		old := renewal
@@ -267,7 +267,7 @@ func TestElectorsOverTheWire(t *testing.T) {
 		for _, name := range []string{"a", "b", "c"} {
 			e := leader.NewElector(leader.Config{
 				Store: c.Lease(table, "wire", LeaseItem), Clock: boottime.Clock{}, Name: name, Nonce: "n" + name,
-				Lease: 2 * time.Second, Heartbeat: 300 * time.Millisecond, Poll: 100 * time.Millisecond,
+				Lease: 6 * time.Second, Heartbeat: time.Second, Poll: 100 * time.Millisecond,
 				Wall: time.Now, Random: rand.Float64, Log: slog.New(slog.DiscardHandler),
 			})
 			electors[e.Owner()] = e

@@ -146,7 +146,7 @@ func (u *update) setRecord(r leader.Record) {
 			u.setString(f.attribute, f.value)
 		}
 	}
-	if r.Attempt != 0 {
+	if r.Tick != "" {
 		u.setNumber("tick_attempt", int64(r.Attempt))
 	}
 	if r.ExitCode != nil {

@@ -69,7 +69,6 @@ func (s *Store) Acquire(ctx context.Context, a leader.Acquisition) (*leader.Row,
 		u.setString("revision", a.Revision)
 		u.setString("announced", a.Revision)
 	}
-	u.setRecord(a.Record)
 	switch {
 	case a.Seen == nil:
 		u.where("attribute_not_exists(" + u.name("pk") + ")")

@@ -28,13 +28,9 @@ type Config struct {
 	Revision string // of the code; may be empty
 	// FenceFloor is the least fence to hand out; may be 0.
 	FenceFloor int64
-	// Opening returns what an acquisition writes for the runs to come, given the
-	// row that it replaces (nil for none). It may be nil.
-	Opening func(before *Row) Record
-
-	Wall   func() time.Time // the time of day, for people to read in the row
-	Random func() float64   // in [0, 1), for jitter
-	Log    *slog.Logger     // must not block
+	Wall       func() time.Time // the time of day, for people to read in the row
+	Random     func() float64   // in [0, 1), for jitter
+	Log        *slog.Logger     // must not block
 }
 
 // Owner is how a process with this configuration calls itself in the row.
@@ -280,6 +276,7 @@ func (e *Elector) serve(r request) {
 		e.urgent = append(e.urgent, r)
 	case askNote:
 		e.record = r.record
+		e.hurry = e.hurry || r.soon
 		r.answer(0, nil)
 	case askDrain:
 		e.draining, e.hurry = true, true
@@ -374,10 +371,10 @@ func (e *Elector) hold(op *operation, row *Row, sent boottime.Instant, how strin
 	e.fence, e.highest = op.fence, max(e.highest, op.fence)
 	e.validUntil = sent.Add(e.cfg.Lease)
 	e.settled, e.failing, e.holder = true, false, ""
-	e.draining, e.record = false, op.acquisition.Record
+	e.draining, e.record = false, Record{}
 	e.watch.see(row, e.cfg.Clock.Now())
 	e.term = &Term{
-		Fence: op.fence, How: how, Row: row, Before: op.acquisition.Seen,
+		Fence: op.fence, How: how, Row: row,
 		elector: e, beats: make(chan Beat, 1), lost: make(chan struct{}),
 	}
 	e.taken = false
@@ -398,9 +395,6 @@ func (e *Elector) acquire(how string) {
 	a := Acquisition{
 		Owner: e.me, Fence: e.nextFence(seen), Lease: e.cfg.Lease,
 		Revision: e.cfg.Revision, Seen: seen,
-	}
-	if e.cfg.Opening != nil {
-		a.Record = e.cfg.Opening(seen)
 	}
 	e.state, e.how = competing, how
 	now := e.cfg.Clock.Now()

@@ -26,13 +26,14 @@ type Row struct {
 func (r *Row) Free() bool { return r.Owner == "" }
 
 // Record is what runs store in the row. This package carries it and does not
-// understand it. Empty strings are not written: what the row says stays.
+// understand it. What is empty or nil is not written: what the row says stays.
+// Attempt is written together with Tick.
 type Record struct {
 	Schedule  string // the schedule and its zone
 	Through   string // the instant up to which every tick is decided
 	Tick      string // the last claimed tick
 	TickState string
-	Attempt   int  // of the last claimed tick, from 1
+	Attempt   int  // the attempts at the last claimed tick that count
 	ExitCode  *int // of the last run, nil while there is none
 }
 

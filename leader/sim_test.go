@@ -155,7 +155,11 @@ func (d *door) Acquire(ctx context.Context, a Acquisition) (*Row, error) {
 		if a.Seen == nil && d.row != nil || a.Seen != nil && (d.row == nil || d.row.Beat != a.Seen.Beat || d.row.Fence != a.Seen.Fence) {
 			return d.refuse()
 		}
-		d.row = &Row{Owner: a.Owner, Fence: a.Fence, Beat: a.Beat, Lease: a.Lease, Record: a.Record}
+		record := Record{}
+		if d.row != nil {
+			record = d.row.Record
+		}
+		d.row = &Row{Owner: a.Owner, Fence: a.Fence, Beat: a.Beat, Lease: a.Lease, Record: record}
 		return d.wrote("acquire")
 	})
 }

@@ -38,7 +38,6 @@ type Acquisition struct {
 	Lease    time.Duration
 	Revision string // also becomes the announced one; "" writes neither
 	Wall     time.Time
-	Record   Record
 
 	// Seen is the row that the condition demands, by beat and fence; nil: that
 	// there is none.

@@ -55,8 +55,6 @@ type Term struct {
 	How string
 	// Row is the lease as it was acquired.
 	Row *Row
-	// Before is the row that the acquisition replaced, nil if there was none.
-	Before *Row
 
 	elector *Elector
 	beats   chan Beat
@@ -90,9 +88,10 @@ func (t *Term) Record(r Record) error {
 	return t.ask(request{kind: askRecord, record: r}).err
 }
 
-// Note makes every renewal from now on carry r, without hurry.
-func (t *Term) Note(r Record) {
-	t.ask(request{kind: askNote, record: r})
+// Note makes every renewal from now on carry r, and returns without waiting for
+// one; soon sends one before the next heartbeat is due.
+func (t *Term) Note(r Record, soon bool) {
+	t.ask(request{kind: askNote, record: r, soon: soon})
 }
 
 // Drain makes the row say that the holder is stopping, so that the standbys
@@ -155,6 +154,7 @@ type request struct {
 	term   *Term
 	claim  *Claim
 	record Record
+	soon   bool
 	reply  chan answer // buffered: the elector never waits for the asker
 }
 

@@ -1,0 +1,406 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"solojob/leader"
+	"solojob/runner"
+	"solojob/schedule"
+)
+
+// What happens to a tick that comes due while a run goes on.
+const (
+	OverlapSkip    = "skip"    // it is skipped
+	OverlapQueue   = "queue"   // the latest waits for the end of the run
+	OverlapReplace = "replace" // the run is ended, then it starts
+)
+
+// Cron is what [Agent.Cron] needs beyond the agent's options.
+type Cron struct {
+	Schedule *schedule.Schedule
+	Rules    schedule.Rules
+	Overlap  string // one of the Overlap constants
+}
+
+const (
+	// maxSleep bounds how long a scheduler sleeps, so that a step of the clock
+	// is noticed within seconds.
+	maxSleep = 5 * time.Second
+	// awake is how late a scheduler that was not frozen looks at the clock. A
+	// tick that comes due in a longer gap counts as missed.
+	awake = 2 * maxSleep
+	// upcoming is how many ticks the log announces at the start.
+	upcoming = 3
+)
+
+// Cron launches the job on each tick of a schedule, in the task that holds the
+// lease. Each tick is decided once: it is claimed in the row before its run
+// starts, or reported as skipped or missed.
+func (a *Agent) Cron(ctx context.Context, c Cron) (int, error) {
+	a.announce(c.Schedule)
+	return a.compete(ctx, func(term *leader.Term) (int, bool) {
+		return (&cronTerm{Agent: a, Cron: c, term: term}).serve()
+	})
+}
+
+func (a *Agent) announce(s *schedule.Schedule) {
+	for _, w := range s.Warnings() {
+		a.Log.Warn("schedule", "schedule", s.String(), "warning", w)
+	}
+	var next []string
+	for t := s.Next(a.Wall()); !t.IsZero() && len(next) < upcoming; t = s.Next(t) {
+		next = append(next, stamp(t))
+	}
+	a.Log.Info("schedule", "schedule", s.String(), "next", next)
+}
+
+// cronTerm is one term on a schedule.
+type cronTerm struct {
+	*Agent
+	Cron
+	term  *leader.Term
+	clock tickClock
+
+	row     leader.Record // what the row says, or will with the next heartbeat
+	through time.Time     // every tick up to it is decided
+	decided bool          // row and through are ours to write
+	looked  time.Time     // when we last saw which ticks are due
+	run     *watchman     // the run going on, nil between runs
+
+	waiting  time.Time // the tick that came due during the run and waits for its end
+	replaced bool      // the run is being ended for the tick that waits
+}
+
+// due is a tick that is to be run, and how it is claimed.
+type due struct {
+	tick    time.Time
+	attempt int
+	again   bool
+}
+
+func (c *cronTerm) serve() (status int, last bool) {
+	c.clock = tickClock{local: c.Clock, wall: c.Wall}
+	c.onBeat, c.onTick = c.heard, c.tick
+	defer func() {
+		c.alarm.Stop()
+		c.onBeat, c.onTick = nil, nil
+	}()
+	next, err := c.open()
+	if err != nil {
+		c.Log.Error("the row's schedule is damaged: nothing is launched in this term", "error", err.Error(), "fence", c.term.Fence)
+	}
+	for c.stops == 0 && !isLost(c.term) {
+		if next == nil && err == nil {
+			next = c.next()
+		}
+		if next == nil {
+			c.idle()
+			continue
+		}
+		var alive bool
+		if next, alive = c.carryOut(*next); alive {
+			return exitUnkillable, true
+		}
+	}
+	c.term.Release()
+	return ExitOK, c.stops > 0
+}
+
+// open decides what a new leader finds undecided.
+func (c *cronTerm) open() (*due, error) {
+	c.fence = c.term.Fence
+	c.beat(<-c.term.Beats()) // the acquisition is the first
+	c.row = c.term.Row.Record
+	c.looked = c.clock.now()
+	plan, err := c.decide()
+	if err != nil {
+		return nil, err
+	}
+	if plan.Ahead > maxSkew {
+		c.Log.Warn("ticks are decided into the future: none comes due before", "through", c.row.Through, "ahead", plan.Ahead.String())
+	}
+	c.decided = true
+	return c.adopt(plan), nil
+}
+
+// decide asks what is to be done given the row.
+func (c *cronTerm) decide() (schedule.Plan, error) {
+	row, err := scheduleRow(c.row)
+	if err != nil {
+		return schedule.Plan{}, err
+	}
+	return c.Schedule.Decide(row, c.clock.now(), c.Rules)
+}
+
+// adopt makes a plan the state of the term.
+func (c *cronTerm) adopt(plan schedule.Plan) *due {
+	c.through = plan.Through.Truncate(time.Second)
+	c.row.Schedule = c.Schedule.String()
+	for _, m := range plan.Missed {
+		c.logMissed("tick missed", m)
+	}
+	if plan.Again.IsZero() && interrupted(c.row) {
+		c.row.TickState = schedule.StateFailed // it is not started again
+	}
+	c.note(true)
+	switch {
+	case !plan.Again.IsZero():
+		return &due{tick: plan.Again, attempt: plan.Attempt, again: true}
+	case !plan.Late.IsZero():
+		return &due{tick: plan.Late, attempt: 1}
+	default:
+		return nil
+	}
+}
+
+// next is the tick that is due now, between two runs.
+func (c *cronTerm) next() *due {
+	now := c.clock.now()
+	limit, message := time.Duration(1<<63-1), "tick missed"
+	switch {
+	case !c.waiting.IsZero():
+		message = "tick skipped" // all but the latest that came during the run
+	case now.Sub(c.looked) > awake:
+		limit = c.Rules.CatchUp // frozen, or the clock stepped forward
+	}
+	c.looked, c.waiting = now, time.Time{}
+	run, missed := c.Schedule.Due(c.through, now, limit)
+	for _, m := range missed {
+		c.logMissed(message, m)
+	}
+	if run.IsZero() {
+		c.advance(now)
+		return nil
+	}
+	return &due{tick: run, attempt: 1}
+}
+
+// advance moves through over the time in which no tick is due.
+func (c *cronTerm) advance(now time.Time) {
+	now = now.Truncate(time.Second)
+	if next := c.Schedule.Next(c.through); c.waiting.IsZero() && now.After(c.through) && (next.IsZero() || next.After(now)) {
+		c.through = now
+	}
+}
+
+// note has the next heartbeat write what is decided.
+func (c *cronTerm) note(soon bool) {
+	c.row.Through = stamp(c.through)
+	c.term.Note(c.row, soon)
+}
+
+// heard takes in a heartbeat: the store's date comes with it.
+func (c *cronTerm) heard(b leader.Beat) {
+	if c.clock.set(b.Row.Date) {
+		if c.clock.skew != 0 {
+			c.Log.Warn("this task's clock is wrong: ticks follow the store's", "off_by", c.clock.skew.String())
+		} else {
+			c.Log.Info("this task's clock is right again")
+		}
+	}
+	if c.decided {
+		c.advance(c.clock.now())
+		c.note(false)
+		c.setAlarm()
+	}
+}
+
+// setAlarm wakes the term when the next tick is due, or sooner.
+func (c *cronTerm) setAlarm() {
+	at := c.Clock.Now().Add(maxSleep)
+	if !c.decided {
+		c.alarm.Set(c.Clock, at)
+		return
+	}
+	if next := c.Schedule.Next(c.through); !next.IsZero() && c.waiting.IsZero() {
+		at = min(at, c.clock.instant(next))
+	}
+	c.alarm.Set(c.Clock, at)
+}
+
+// tick is the alarm.
+func (c *cronTerm) tick() {
+	if c.clock.stepped() {
+		c.note(true) // its reply has the store's date
+	}
+	if c.run != nil {
+		c.overlap(c.clock.now())
+	}
+	c.setAlarm()
+}
+
+// overlap decides the ticks that have come due while a run went on, by now.
+func (c *cronTerm) overlap(now time.Time) {
+	c.looked = now
+	latest, count, exact := c.Schedule.Latest(c.through, now)
+	if count == 0 {
+		return
+	}
+	switch c.Overlap {
+	case OverlapQueue:
+		c.waiting = latest
+	case OverlapReplace:
+		c.waiting = latest
+		if c.run != nil {
+			c.replaced = true
+			c.run.run.Stop(c.Clock.Now().Add(c.StopGrace))
+		}
+	default:
+		c.through = latest
+		c.logMissed("tick skipped", schedule.Missed{Latest: latest, Count: count, Exact: exact, Reason: reasonOverlap})
+		c.note(true)
+	}
+}
+
+const reasonOverlap = "the last run goes on"
+
+// idle waits for the next tick.
+func (c *cronTerm) idle() {
+	c.setAlarm()
+	select {
+	case b := <-c.term.Beats():
+		c.beat(b)
+	case <-c.term.Lost():
+	case <-c.Stop:
+		c.drain(c.term)
+	case <-c.alarm.C():
+		c.alarm.Stop()
+		c.tick()
+	}
+}
+
+// carryOut claims a tick and runs it, until everything of the run is dead, and
+// returns what is to be run next if that is already known. Alive says that the
+// run could not be killed.
+func (c *cronTerm) carryOut(d due) (next *due, alive bool) {
+	claim := leader.Claim{Record: c.row, Tick: stamp(d.tick)}
+	if d.again {
+		before := c.row
+		claim.Tick, claim.Again = "", &before
+	} else {
+		c.through = d.tick
+	}
+	r := &claim.Record
+	r.Through, r.Tick, r.TickState, r.Attempt = stamp(c.through), stamp(d.tick), schedule.StateRunning, d.attempt
+	switch err := c.claim(c.term, claim); {
+	case errors.Is(err, leader.ErrDecided):
+		c.Log.Warn("tick was decided by somebody else", "tick", stamp(d.tick))
+		return nil, false
+	case err != nil:
+		return nil, false // told to stop, or the lease is lost
+	}
+	c.row = claim.Record
+	c.Log.Info("tick claimed", "tick", r.Tick, "attempt", d.attempt, "fence", c.fence, "late", lateness(c.clock.now().Sub(d.tick)))
+
+	result := runner.Result{Reason: runner.Stopped} // and not launched
+	if c.ready(c.term) {
+		run := c.launch(r.Tick, d.attempt)
+		c.run = c.watchman(c.term, run, true)
+		c.setAlarm()
+		dead := c.run.attend()
+		c.run = nil
+		if !dead {
+			return nil, true
+		}
+		result = run.Result()
+	}
+	return c.ended(result), false
+}
+
+// ended writes down how a run ended, and returns the next attempt at it if
+// there is to be one in this term.
+func (c *cronTerm) ended(r runner.Result) *due {
+	if !r.Ended.Wall.IsZero() {
+		c.overlap(c.clock.when(r.Ended.Boot))
+	}
+	status := r.ExitStatus
+	switch {
+	case r.Reason == runner.TimedOut:
+		c.row.TickState, status = schedule.StateFailed, ExitTimeout
+	case r.Launched && r.ExitStatus == 0:
+		c.row.TickState = schedule.StateDone
+	case r.Reason == runner.ByItself || c.replaced:
+		c.row.TickState = schedule.StateFailed
+	default:
+		c.row.TickState = schedule.StateInterrupted
+		if r.Reason == runner.Stopped {
+			c.row.Attempt-- // a run that is drained does not count
+		}
+	}
+	c.replaced = false
+	if r.Launched || r.ExecErr != nil {
+		c.row.ExitCode = &status
+	}
+	c.row.Through = stamp(c.through)
+	c.record()
+	if !interrupted(c.row) || c.stops > 0 || isLost(c.term) {
+		return nil
+	}
+	plan, err := c.decide()
+	if err != nil {
+		c.Log.Error("an interrupted run can't be started again", "error", err.Error())
+		return nil
+	}
+	return c.adopt(plan)
+}
+
+// record has the end of a run written into the row before anything else
+// happens: a release that came first would have the next leader repeat it.
+func (c *cronTerm) record() {
+	written := make(chan error, 1)
+	row := c.row
+	go func() { written <- c.term.Record(row) }()
+	for {
+		select {
+		case err := <-written:
+			if err != nil {
+				c.Log.Warn("the end of the run is not recorded", "error", err.Error(), "tick", row.Tick, "fence", c.fence)
+			}
+			return
+		case b := <-c.term.Beats():
+			c.beat(b)
+		case <-c.Stop:
+			c.drain(c.term)
+		}
+	}
+}
+
+func (c *cronTerm) logMissed(message string, m schedule.Missed) {
+	attrs := []any{"tick", stamp(m.Latest), "count", m.Count, "reason", m.Reason}
+	if !m.Exact {
+		attrs = append(attrs, "or_more", true)
+	}
+	c.Log.Warn(message, attrs...)
+}
+
+// interrupted reports whether the row's last run did not come to its end.
+func interrupted(r leader.Record) bool {
+	return r.TickState == schedule.StateRunning || r.TickState == schedule.StateInterrupted
+}
+
+// scheduleRow is the row as the schedule reads it.
+func scheduleRow(r leader.Record) (schedule.Row, error) {
+	through, err := unstamp("through", r.Through)
+	tick, err2 := unstamp("tick", r.Tick)
+	return schedule.Row{Schedule: r.Schedule, Through: through, Tick: tick, State: r.TickState, Attempt: r.Attempt}, errors.Join(err, err2)
+}
+
+// stamp is how instants stand in the row.
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// unstamp reads the attribute name; an empty one is the zero time.
+func unstamp(name, s string) (time.Time, error) {
+	if s == "" {
+		return time.Time{}, nil
+	}
+	t, err := time.Parse(time.RFC3339, s)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("the row's %s is %.40q, which is no time like 2026-01-02T03:04:05Z", name, s)
+	}
+	return t.UTC(), nil
+}
+
+func lateness(d time.Duration) string { return fmt.Sprint(d.Round(time.Millisecond)) }
