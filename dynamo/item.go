@@ -29,6 +29,11 @@ func parseRow(item map[string]types.AttributeValue) (*leader.Row, error) {
 		Revision:  p.text("revision"),
 		Announced: p.text("announced"),
 		Since:     p.text("since"),
+		Requests: leader.Requests{
+			Paused: p.flag("paused"), PausedBy: p.text("paused_by"),
+			Handover: p.text("handover"), HandoverNow: p.flag("handover_now"), HandoverBy: p.text("handover_by"),
+			RunNow: p.text("run_now"), RunBy: p.text("run_by"),
+		},
 		Record: leader.Record{
 			Schedule:  p.text("schedule"),
 			Through:   p.text("through"),

@@ -89,8 +89,15 @@ func (s *Store) Renew(ctx context.Context, r leader.Renewal) (*leader.Row, error
 	u.setString("renewed", stamp(r.Wall))
 	u.setRecord(r.Record)
 	u.whereHeld(r.Owner, r.Fence, r.Beat)
+	if r.Answered {
+		u.setString("run_now", "")
+	}
 	if c := r.Claim; c != nil {
 		u.setNumber("fence", r.Fence+1)
+		if c.RunNow != "" {
+			u.setString("run_now", "")
+			u.whereString("run_now", "=", "asked", c.RunNow)
+		}
 		if c.Tick != "" {
 			u.whereString("through", "<", "claimed", c.Tick)
 		}
@@ -111,6 +118,14 @@ func (s *Store) Release(ctx context.Context, r leader.Release) (*leader.Row, err
 	u.setBool("draining", false)
 	u.setString("handover", "")
 	u.whereHeld(r.Owner, r.Fence, r.Beat)
+	return s.update(ctx, u)
+}
+
+// Announce writes the revision of a standby.
+func (s *Store) Announce(ctx context.Context, holder, revision string) (*leader.Row, error) {
+	u := newUpdate()
+	u.setString("announced", revision)
+	u.whereString("owner", "=", "holder", holder)
 	return s.update(ctx, u)
 }
 

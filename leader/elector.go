@@ -44,6 +44,9 @@ const (
 	// drainPoll is how often the row of a draining holder is read, so that a
 	// handover takes a fraction of a second.
 	drainPoll = 200 * time.Millisecond
+	// holdBackPolls is for how many polls a released lease is left to the tasks
+	// of the revision that announced itself: each of them has read it by then.
+	holdBackPolls = 3
 	// jitter spreads the standbys' reads: ± 10 %.
 	jitter = 0.1
 )
@@ -76,17 +79,19 @@ type Elector struct {
 	attempts sync.WaitGroup
 
 	// What follows belongs to Run's goroutine.
-	state    state
-	stopping bool // no more competing: end as soon as nothing is held
-	settled  bool // the store has served us: its refusals are no longer final
-	failing  bool // the last read failed, and was logged
-	beats    beats
-	highest  int64 // the highest fence ever seen
-	watch    watch
-	holder   string           // whom we told to stand by behind
-	readAt   boottime.Instant // a standby's next read
-	op       *operation
-	how      string // while competing: how the lease is being acquired
+	began     boottime.Instant
+	announced bool // our revision is announced, or needs no announcement
+	state     state
+	stopping  bool // no more competing: end as soon as nothing is held
+	settled   bool // the store has served us: its refusals are no longer final
+	failing   bool // the last read failed, and was logged
+	beats     beats
+	highest   int64 // the highest fence ever seen
+	watch     watch
+	holder    string           // whom we told to stand by behind
+	readAt    boottime.Instant // a standby's next read
+	op        *operation
+	how       string // while competing: how the lease is being acquired
 
 	// While holding; fence also while lost and releasing.
 	term       *Term
@@ -95,6 +100,7 @@ type Elector struct {
 	validUntil boottime.Instant
 	beatAt     boottime.Instant // the next heartbeat
 	draining   bool
+	answered   bool // the next renewal clears the operator's request to run
 	record     Record
 	urgent     []request // wait for the next applied renewal
 	hurry      bool      // renew as soon as no write is under way
@@ -108,6 +114,7 @@ func NewElector(cfg Config) *Elector {
 		cfg:      cfg,
 		me:       cfg.Owner(),
 		beats:    beats{nonce: cfg.Nonce},
+		watch:    watch{revision: cfg.Revision, holdBack: holdBackPolls * cfg.Poll},
 		terms:    make(chan *Term),
 		requests: make(chan request),
 		replies:  make(chan reply),
@@ -139,6 +146,7 @@ func (e *Elector) Run(ctx context.Context) error {
 	var timer boottime.Timer
 	defer timer.Stop()
 	stop := e.stop
+	e.began = e.cfg.Clock.Now()
 	e.standBy(0)
 	for e.state != stopped {
 		var terms chan<- *Term
@@ -278,6 +286,9 @@ func (e *Elector) serve(r request) {
 		e.record = r.record
 		e.hurry = e.hurry || r.soon
 		r.answer(0, nil)
+	case askAnswer:
+		e.answered, e.hurry = true, true
+		r.answer(0, nil)
 	case askDrain:
 		e.draining, e.hurry = true, true
 		r.answer(0, nil)
@@ -371,11 +382,14 @@ func (e *Elector) hold(op *operation, row *Row, sent boottime.Instant, how strin
 	e.fence, e.highest = op.fence, max(e.highest, op.fence)
 	e.validUntil = sent.Add(e.cfg.Lease)
 	e.settled, e.failing, e.holder = true, false, ""
-	e.draining, e.record = false, Record{}
+	e.draining, e.answered, e.record = false, false, Record{}
 	e.watch.see(row, e.cfg.Clock.Now())
 	e.term = &Term{
 		Fence: op.fence, How: how, Row: row,
 		elector: e, beats: make(chan Beat, 1), lost: make(chan struct{}),
+	}
+	if seen := op.acquisition.Seen; seen != nil && e.cfg.Revision != "" && seen.Announced != e.cfg.Revision {
+		e.term.Uninvited = seen.Announced
 	}
 	e.taken = false
 	if e.stopping || e.cfg.Clock.Now() >= e.validUntil {

@@ -15,10 +15,11 @@ const (
 	opAcquire
 	opRenew
 	opRelease
+	opAnnounce
 )
 
 func (k opKind) String() string {
-	return [...]string{"read", "recheck", "acquire", "renew", "release"}[k]
+	return [...]string{"read", "recheck", "acquire", "renew", "release", "announce"}[k]
 }
 
 // operation is one thing asked of the store: one or more attempts, one after
@@ -29,6 +30,8 @@ type operation struct {
 	fence int64 // the fence that the row has once the write is applied
 
 	acquisition Acquisition
+	holder      string    // to whom the revision is announced
+	answers     bool      // a renewal clears the operator's request
 	claim       *request  // of a renewal that claims
 	waiting     []request // whose record this renewal carries
 
@@ -118,6 +121,9 @@ func (e *Elector) attemptLimit() time.Duration {
 func (e *Elector) call(op *operation) (beat string, call func(context.Context) (*Row, error)) {
 	store := e.cfg.Store
 	switch {
+	case op.kind == opAnnounce:
+		holder := op.holder
+		return "", func(ctx context.Context) (*Row, error) { return store.Announce(ctx, holder, e.cfg.Revision) }
 	case op.kind == opRead:
 		return "", func(ctx context.Context) (*Row, error) { return store.Read(ctx, false) }
 	case op.kind == opRecheck || op.verify:
@@ -137,6 +143,8 @@ func (e *Elector) call(op *operation) (beat string, call func(context.Context) (
 		if op.claim != nil {
 			r.Claim = op.claim.claim
 			r.Record = op.claim.claim.Record
+		} else {
+			r.Answered, op.answers = e.answered, e.answered
 		}
 		return beat, func(ctx context.Context) (*Row, error) { return store.Renew(ctx, r) }
 	}

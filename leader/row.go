@@ -15,6 +15,7 @@ type Row struct {
 	Revision  string        // of the holder's code; "" if it has none
 	Announced string        // the revision that announced itself last
 	Since     string        // when the holder acquired it
+	Requests  Requests      // what operators ask of the holder
 	Record    Record        // what the holder's runs left in it
 
 	// Date is the store's own clock in the reply that showed the row, zero if
@@ -24,6 +25,18 @@ type Row struct {
 
 // Free reports whether nobody holds the lease.
 func (r *Row) Free() bool { return r.Owner == "" }
+
+// Requests are what operators wrote into the row. The holder reads them in the
+// reply to each heartbeat.
+type Requests struct {
+	Paused      bool   // start nothing
+	PausedBy    string // who asked
+	Handover    string // the owner that shall hand over, "" for none
+	HandoverNow bool   // without waiting for the end of its run
+	HandoverBy  string
+	RunNow      string // the id of a request for one extra run, "" for none
+	RunBy       string
+}
 
 // Record is what runs store in the row. This package carries it and does not
 // understand it. What is empty or nil is not written: what the row says stays.
@@ -48,6 +61,9 @@ type Claim struct {
 	// Again, if not nil, claims the interrupted run of the row's last tick once
 	// more: on the condition that tick, state and attempt are still these.
 	Again *Record
+	// RunNow, if not empty, carries out and clears the operator's request with
+	// this id: on the condition that it still stands in the row.
+	RunNow string
 }
 
 // owner is how this process calls itself in the row: the name may be shared

@@ -12,6 +12,11 @@ func (e *Elector) settle(r reply) error {
 	op.inFlight = false
 	var refusal *ConditionError
 	switch {
+	case op.kind == opAnnounce && r.err == nil:
+		e.op, e.announced = nil, true
+		e.cfg.Log.Info("revision announced", "revision", e.cfg.Revision, "holder", op.holder)
+	case op.kind == opAnnounce:
+		e.failed(r.err)
 	case r.err == nil && r.beat != "":
 		e.applied(r.row, op.sent[r.beat])
 	case r.err == nil && op.verify:
@@ -64,11 +69,30 @@ func (e *Elector) observe(row *Row, arrived boottime.Instant) {
 	if row != nil && row.Draining {
 		poll = min(poll, drainPoll)
 	}
-	e.readAt = min(now.Add(poll), max(now, e.watch.expires()))
-	if !e.watch.gone && row.Owner != e.holder {
+	e.readAt = min(now.Add(poll), max(now, e.watch.opens()))
+	if e.watch.gone || row.Free() {
+		return
+	}
+	if row.Owner != e.holder {
 		e.holder = row.Owner
 		e.cfg.Log.Info("standing by", "holder", row.Owner, "fence", row.Fence)
 	}
+	e.announce(row, now)
+}
+
+// announce tells a holder of another revision that ours is here: once in the
+// life of this process, when it has lived for a heartbeat, so that a release
+// that crashes at once moves nothing. A process that was here first announces
+// nothing later: it is the old one.
+func (e *Elector) announce(row *Row, now boottime.Instant) {
+	if e.announced || now < e.began.Add(e.cfg.Heartbeat) {
+		return
+	}
+	if e.cfg.Revision == "" || row.Revision == e.cfg.Revision || row.Announced == e.cfg.Revision {
+		e.announced = true
+		return
+	}
+	e.start(&operation{kind: opAnnounce, holder: row.Owner})
 }
 
 // applied takes in a write that is known to have been applied, and the instant
@@ -92,6 +116,9 @@ func (e *Elector) renewed(op *operation, row *Row, sent boottime.Instant) {
 	e.beatAt = sent.Add(e.cfg.Heartbeat)
 	e.cfg.Log.Debug("lease renewed", "fence", e.fence)
 	e.term.publish(Beat{ValidUntil: e.validUntil, Row: row})
+	if op.answers {
+		e.answered = false
+	}
 	if op.claim != nil {
 		e.record = op.claim.claim.Record
 		op.claim.answer(op.fence, nil)
@@ -174,6 +201,10 @@ func (e *Elector) failed(err error) {
 	now := e.cfg.Clock.Now()
 	op := e.op
 	switch op.kind {
+	case opAnnounce: // it is tried again at the next read
+		e.op = nil
+		e.cfg.Log.Debug("announcement failed", "error", err.Error())
+		return
 	case opRead, opRecheck:
 		e.op = nil
 		if !e.failing {

@@ -159,7 +159,7 @@ func (d *door) Acquire(ctx context.Context, a Acquisition) (*Row, error) {
 		if d.row != nil {
 			record = d.row.Record
 		}
-		d.row = &Row{Owner: a.Owner, Fence: a.Fence, Beat: a.Beat, Lease: a.Lease, Record: record}
+		d.row = &Row{Owner: a.Owner, Fence: a.Fence, Beat: a.Beat, Lease: a.Lease, Revision: a.Revision, Announced: a.Revision, Record: record}
 		return d.wrote("acquire")
 	})
 }
@@ -193,6 +193,16 @@ func (d *door) Release(ctx context.Context, r Release) (*Row, error) {
 		}
 		d.row.Owner, d.row.Beat, d.row.Draining = "", r.Beat, false
 		return d.wrote("release")
+	})
+}
+
+func (d *door) Announce(ctx context.Context, holder, revision string) (*Row, error) {
+	return d.do(ctx, "announce", func() (*Row, error) {
+		if d.row == nil || d.row.Owner != holder {
+			return d.refuse()
+		}
+		d.row.Announced = revision
+		return d.wrote("announce")
 	})
 }
 

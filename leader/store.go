@@ -28,6 +28,10 @@ type Store interface {
 	Renew(ctx context.Context, r Renewal) (*Row, error)
 	// Release frees the lease, on the condition of a renewal.
 	Release(ctx context.Context, r Release) (*Row, error)
+	// Announce writes the revision of a standby's code, if holder still owns
+	// the lease. It is no part of the protocol: it changes neither the beat nor
+	// the fence.
+	Announce(ctx context.Context, holder, revision string) (*Row, error)
 }
 
 // Acquisition is the write that takes a free, expired or absent lease.
@@ -53,6 +57,7 @@ type Renewal struct {
 	Wall     time.Time
 	Record   Record
 	Claim    *Claim // nil for a plain heartbeat
+	Answered bool   // the operator's request to run now is dealt with: clear it
 }
 
 // Release gives the lease up.

@@ -55,6 +55,9 @@ type Term struct {
 	How string
 	// Row is the lease as it was acquired.
 	Row *Row
+	// Uninvited is the revision that had announced itself before the lease was
+	// acquired by another one, ours; "" if there was none.
+	Uninvited string
 
 	elector *Elector
 	beats   chan Beat
@@ -98,6 +101,12 @@ func (t *Term) Note(r Record, soon bool) {
 // poll fast, and returns without waiting for it.
 func (t *Term) Drain() {
 	t.ask(request{kind: askDrain})
+}
+
+// Answer clears the operator's request for an extra run without carrying it
+// out, and returns without waiting for it.
+func (t *Term) Answer() {
+	t.ask(request{kind: askAnswer})
 }
 
 // Release gives the lease up, or takes note that it was lost, and returns when
@@ -145,6 +154,7 @@ const (
 	askRecord
 	askNote
 	askDrain
+	askAnswer
 	askRelease
 )
 

@@ -34,6 +34,9 @@ type watch struct {
 	bare  *Row             // what is there instead, if the row has lost its beat
 	gone  bool             // the row is not there any more, or has no beat
 	since boottime.Instant // arrival of the reply that first showed this beat, or first showed it gone
+
+	revision string        // of our code, "" if it has none
+	holdBack time.Duration // how long a released lease is left to the revision that announced itself
 }
 
 // see takes in a row (nil for none) whose reply arrived at an instant.
@@ -51,6 +54,22 @@ func (w *watch) see(row *Row, arrived boottime.Instant) {
 	w.row, w.bare, w.gone = row, nil, false
 }
 
+// invited reports whether a released lease is ours to take as soon as anybody's:
+// if another revision announced itself last, a deploy is going on, and its tasks
+// shall have the lease first. An expired lease is anybody's.
+func (w *watch) invited() bool {
+	return w.revision == "" || w.row.Announced == "" || w.row.Announced == w.revision
+}
+
+// opens returns the instant from which the lease may be acquired, if nothing
+// changes.
+func (w *watch) opens() boottime.Instant {
+	if !w.gone && w.row.Free() {
+		return w.since.Add(w.holdBack)
+	}
+	return w.expires()
+}
+
 // expires returns the instant from which the lease may be taken over.
 func (w *watch) expires() boottime.Instant {
 	return w.since.Add(time.Duration(float64(w.row.Lease) * driftFactor))
@@ -65,8 +84,10 @@ func (w *watch) open(me string, now boottime.Instant) (how string, ok bool) {
 		return New, true
 	case w.gone:
 		return New, now >= w.expires()
-	case w.row.Free() || w.row.Owner == me:
+	case w.row.Owner == me:
 		return Released, true
+	case w.row.Free():
+		return Released, w.invited() || now >= w.since.Add(w.holdBack)
 	default:
 		return Expired, now >= w.expires()
 	}
