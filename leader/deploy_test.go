@@ -13,7 +13,7 @@ func revision(r string) setting { return func(c *Config) { c.Revision = r } }
 func TestRevisionIsAnnouncedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &simStore{}
-		announced := 0
+		announced := 0 // under the store's lock
 		s.onWrite = func(op string, _ Row) {
 			if op == "announce" {
 				announced++
@@ -25,17 +25,19 @@ func TestRevisionIsAnnouncedOnce(t *testing.T) {
 		time.Sleep(time.Minute)
 		b := startTask(t, s, "b", revision("2"))
 		time.Sleep(4 * time.Second)
-		if s.row.Announced != "1" {
-			t.Errorf("%q announced itself before it had lived for a heartbeat", s.row.Announced)
+		if s.peek().Announced != "1" {
+			t.Errorf("%q announced itself before it had lived for a heartbeat", s.peek().Announced)
 		}
 		time.Sleep(5 * time.Second)
-		if s.row.Announced != "2" {
-			t.Errorf("announced: %q", s.row.Announced)
+		if s.peek().Announced != "2" {
+			t.Errorf("announced: %q", s.peek().Announced)
 		}
 		a.Stop()
 		ta.Release()
 		b.term(t)
 		time.Sleep(10 * time.Minute)
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		if announced != 1 || s.row.Announced != "2" {
 			t.Errorf("%d announcements, the last of %q", announced, s.row.Announced)
 		}
@@ -65,15 +67,15 @@ func TestReleasedLeaseGoesToTheAnnouncedRevision(t *testing.T) {
 		// The new one crashes: its lease expires, and the quickest has it.
 		quick := startTask(t, s, "quick", revision("1"), eager)
 		time.Sleep(time.Minute)
-		next.stop()
-		<-next.ran
+		for _, k := range []*task{a, old, next} {
+			k.stop()
+			<-k.ran
+		}
 		tq := quick.term(t)
 		if tq.How != Expired {
 			t.Errorf("how %q", tq.How)
 		}
-		for _, k := range []*task{a, old, quick} {
-			k.stop()
-		}
+		quick.stop()
 	})
 	synctest.Test(t, func(t *testing.T) {
 		s := &simStore{}

@@ -130,6 +130,13 @@ func (s *simStore) snapshot() *Row {
 	return &r
 }
 
+// peek is the row as it is now.
+func (s *simStore) peek() Row {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return *s.row
+}
+
 func (s *simStore) refuse() (*Row, error) {
 	s.refused++
 	if s.bareCond {
