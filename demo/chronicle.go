@@ -121,7 +121,7 @@ func (c *chronicle) await(ctx context.Context, what string, ok func([]Entry) boo
 		select {
 		case <-more:
 		case <-ctx.Done():
-			return ctx.Err()
+			return context.Cause(ctx)
 		case <-limit.C:
 			return fmt.Errorf("waited %v in vain for %s", patience, what)
 		}

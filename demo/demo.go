@@ -32,6 +32,9 @@ const PartCommand = "demo-part"
 type Options struct {
 	// Out is where the timeline and the verdict go.
 	Out io.Writer
+	// Columns is the width of the terminal, where Out is one; 0 means 100.
+	// The timeline takes no more than that, and no fewer than 80.
+	Columns int
 	// Colour paints it with ANSI escapes.
 	Colour bool
 	// Self is the path of this binary; it must know the commands `run` and
@@ -65,10 +68,14 @@ const (
 )
 
 // Run shows the demo and returns nil when every promise held and every scene
-// showed what it should, an error that wraps ErrBroken when not, ctx.Err() when
-// it was interrupted, and another error when it could not be staged. In every
-// case all processes that it started are gone when it returns.
+// showed what it should, an error that wraps ErrBroken when not,
+// context.Canceled when it was interrupted, and another error when it could not
+// be staged or nobody reads what it writes. In every case all processes that it
+// started are gone when it returns.
 func Run(ctx context.Context, o Options) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	o.Out = &page{Writer: o.Out, torn: cancel}
 	log := newChronicle()
 	witness := newWitness(log)
 	store, err := devstore.Start(ctx, devstore.Options{Table: leaseTable, Observe: witness.saw})
@@ -91,7 +98,7 @@ func Run(ctx context.Context, o Options) error {
 		return fmt.Errorf("the demo can't start its processes: %w", err)
 	}
 
-	timeline := newTimeline(o.Out, o.Colour)
+	timeline := newTimeline(o)
 	stopped := timeline.follow(log)
 	staged := (&director{log: log, cast: cast}).play(ctx)
 	left := cast.dismiss()
@@ -101,17 +108,31 @@ func Run(ctx context.Context, o Options) error {
 	switch {
 	case ctx.Err() != nil:
 		fmt.Fprintf(o.Out, "\nInterrupted. Every process of the demo is gone.\n")
-		return ctx.Err()
+		return context.Cause(ctx)
 	case staged != nil:
 		cast.printLogs(o.Out)
 		return fmt.Errorf("%w: %w", ErrBroken, staged)
 	}
 	v := judge(log.all())
 	v.Left = left
-	v.print(o.Out, o.Colour)
+	v.print(timeline)
 	if len(v.problems()) > 0 {
 		cast.printLogs(o.Out)
 		return ErrBroken
 	}
 	return nil
+}
+
+// page is where the demo writes; it ends the demo when nobody reads any more.
+type page struct {
+	io.Writer
+	torn context.CancelCauseFunc
+}
+
+func (p *page) Write(b []byte) (int, error) {
+	n, err := p.Writer.Write(b)
+	if err != nil {
+		p.torn(fmt.Errorf("the demo can't write what happens: %w", err))
+	}
+	return n, err
 }

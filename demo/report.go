@@ -1,60 +1,58 @@
 package demo
 
-import (
-	"fmt"
-	"io"
-	"strings"
-	"unicode/utf8"
-)
+import "fmt"
 
-// print puts a verdict into words.
-func (v *Verdict) print(out io.Writer, colour bool) {
-	t := newTimeline(out, colour)
-	line := "── Verdict "
-	fmt.Fprintf(out, "\n%s\n", t.paint.bold(line+strings.Repeat("─", width-utf8.RuneCountInString(line))))
+// print puts a verdict into words, on the page of a timeline.
+func (v *Verdict) print(t *timeline) {
+	t.rule("Verdict")
 	t.paragraph(indent, "Measured by the connection that every job holds, which the kernel closes when the process dies and "+
 		"not before, and by the store, which saw every write. No agent was asked.")
-	fmt.Fprintf(out, "\n%*s%s\n", indent, "", t.paint.bold(fmt.Sprintf("%-38s%6s%13s%18s%20s", "", "jobs", "alive", "the job moved", "stale writes")))
-	fmt.Fprintf(out, "%*s%s\n", indent, "", t.paint.bold(fmt.Sprintf("%-38s%6s%13s%18s%10s%10s", "scene", "run", "at once", "within", "tried", "accepted")))
+	fmt.Fprintln(t.out)
+	t.table("", "jobs", "alive", "moved", "", "stale writes", t.paint.bold)
+	t.table("", "run", "at once", "within", "tried", "accepted", t.paint.bold)
 	for n := sceneDeploy; n <= sceneControl; n++ {
-		v.printScene(out, t.paint, n)
+		v.printScene(t, n)
 	}
-	fmt.Fprintln(out)
+	fmt.Fprintln(t.out)
 	v.explain(t)
-	fmt.Fprintln(out)
+	fmt.Fprintln(t.out)
 	wrong := v.problems()
 	for _, w := range wrong {
 		t.paragraph(indent, t.paint.alarm("BROKEN:")+" "+w+".")
 	}
 	if len(wrong) == 0 {
-		t.paragraph(indent, fmt.Sprintf("%s Under solojob never two at once; FENCE grew from %d to %d; no stale write was accepted; no process is left. It took %s.",
-			t.paint.job("KEPT:"), v.First, v.Last, short(v.Took)))
+		t.paragraph(indent, fmt.Sprintf("%s under solojob, never two jobs at once; FENCE only grew, from %d to %d; no stale write was "+
+			"accepted; no process is left. It took %s.", t.paint.job("KEPT:"), v.First, v.Last, short(v.Took)))
 	}
 }
 
-func (v *Verdict) printScene(out io.Writer, paint painter, n int) {
+// table prints one line of the verdict's table.
+func (t *timeline) table(title, run, once, within, tried, accepted string, paint func(string) string) {
+	line := fmt.Sprintf("%-36s%5s  %-9s%8s", title, run, once, within)
+	if tried == "" {
+		line += fmt.Sprintf("%17s", accepted) // a heading over both columns
+	} else {
+		line += fmt.Sprintf("%7s%10s", tried, accepted)
+	}
+	fmt.Fprintf(t.out, "%*s%s\n", indent, "", paint(line))
+}
+
+func (v *Verdict) printScene(t *timeline, n int) {
 	s := v.Scenes[n]
-	within := "-"
+	once, within, paint := "1", "-", t.paint.plain
+	if len(s.Thaws) > 0 {
+		once = "1 *"
+	}
+	if len(s.Overlaps) > 0 {
+		once = "2"
+	}
 	if len(s.Moves) > 0 {
 		within = short(s.Moves[0].Gap)
 	}
-	once := 1
-	if len(s.Overlaps) > 0 {
-		once = 2
+	if len(s.Overlaps) > 0 || s.Let > 0 {
+		paint = t.paint.alarm
 	}
-	shade := paint.plain
-	if once > 1 || s.Let > 0 {
-		shade = paint.alarm
-	}
-	note := ""
-	if len(s.Thaws) > 0 {
-		note = "*"
-	}
-	fmt.Fprintf(out, "%*s%s\n", indent, "", strings.TrimRight(
-		fmt.Sprintf("%d  %-35s%6d", n, titles[n], s.Runs)+
-			shade(fmt.Sprintf("%12d%-1s", once, note))+
-			fmt.Sprintf("%18s%10d", within, s.Stale)+
-			shade(fmt.Sprintf("%10d", s.Let)), " "))
+	t.table(fmt.Sprintf("%d  %s", n, titles[n]), fmt.Sprint(s.Runs), once, within, fmt.Sprint(s.Stale), fmt.Sprint(s.Let), paint)
 }
 
 // explain says what the numbers leave out.

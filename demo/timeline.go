@@ -6,15 +6,15 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"solojob/boottime"
 )
 
 // Layout of the timeline, in columns.
 const (
-	width     = 100 // no line is longer
-	timeWidth = 9   // "  12.34s "
+	widest    = 100 // no line is longer
+	narrowest = 80
+	timeWidth = 9 // "  12.34s "
 	laneWidth = 10
 	indent    = 3
 )
@@ -27,6 +27,7 @@ const quiet = time.Second
 // scene, and what happened beside it.
 type timeline struct {
 	out     io.Writer
+	width   int // columns
 	paint   painter
 	begin   boottime.Instant
 	last    boottime.Instant // the time printed last; never goes back
@@ -52,8 +53,12 @@ type lane struct {
 	struck boottime.Instant // the last fault here
 }
 
-func newTimeline(out io.Writer, colour bool) *timeline {
-	return &timeline{out: out, paint: painter(colour), tasks: map[string]*lane{}, reported: map[int]bool{}}
+func newTimeline(o Options) *timeline {
+	columns := widest
+	if o.Columns > 0 {
+		columns = min(max(o.Columns, narrowest), widest)
+	}
+	return &timeline{out: o.Out, width: columns, paint: painter(o.Colour), tasks: map[string]*lane{}, reported: map[int]bool{}}
 }
 
 // follow prints entries as they come. The channel is closed after the last.
@@ -129,14 +134,19 @@ func (t *timeline) heading(e Entry) {
 	if !slices.Contains(t.lanes, t.holder) {
 		t.holder, t.ended, t.fault = "", 0, 0
 	}
-	line := "── " + title + " "
-	fmt.Fprintf(t.out, "\n%s\n", t.paint.bold(line+strings.Repeat("─", width-utf8.RuneCountInString(line))))
+	t.rule(title)
 	t.paragraph(indent, text)
 	head := fmt.Sprintf("%*s", timeWidth-2, "time") + "  "
 	for _, name := range t.lanes {
 		head += fmt.Sprintf("%-*s", laneWidth, "task "+name)
 	}
 	fmt.Fprintf(t.out, "\n%s\n", t.paint.bold(strings.TrimRight(head, " ")))
+}
+
+// rule prints a title across the page.
+func (t *timeline) rule(title string) {
+	line := "── " + title + " "
+	fmt.Fprintf(t.out, "\n%s\n", t.paint.bold(line+strings.Repeat("─", t.width-visible(line))))
 }
 
 // row prints one line of the timeline, or more where the text is long.
@@ -146,7 +156,7 @@ func (t *timeline) row(at boottime.Instant, text string, paint func(string) stri
 	stamp := fmt.Sprintf("%*.2fs ", timeWidth-2, t.last.Sub(t.begin).Seconds())
 	jobs := 0
 	for _, name := range t.lanes {
-		if l := t.tasks[name]; l != nil && l.run != 0 && !l.frozen {
+		if l := t.tasks[name]; l != nil && l.run != 0 && !l.frozen && !l.stale {
 			jobs++
 		}
 	}
@@ -156,7 +166,7 @@ func (t *timeline) row(at boottime.Instant, text string, paint func(string) stri
 		lanes.WriteString(shade(word) + strings.Repeat(" ", laneWidth-len(word)))
 		plain.WriteString(strings.Repeat(" ", laneWidth))
 	}
-	for _, line := range wrap(text, width-timeWidth-plain.Len()) {
+	for _, line := range wrap(text, t.width-timeWidth-plain.Len()) {
 		fmt.Fprintf(t.out, "%s\n", strings.TrimRight(stamp+lanes.String()+paint(line), " "))
 		stamp = strings.Repeat(" ", timeWidth)
 	}
@@ -199,7 +209,7 @@ func (t *timeline) cell(name string, overlap bool) (string, func(string) string)
 
 // paragraph prints text of its own, indented.
 func (t *timeline) paragraph(margin int, text string) {
-	for _, line := range wrap(text, width-margin) {
+	for _, line := range wrap(text, t.width-margin) {
 		fmt.Fprintf(t.out, "%*s%s\n", margin, "", line)
 	}
 }

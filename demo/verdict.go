@@ -88,7 +88,7 @@ func (v *Verdict) wrong(format string, a ...any) {
 // problems are all the reasons why the demo must not end with success.
 func (v *Verdict) problems() []string {
 	if v.Left > 0 {
-		return append(v.Wrong[:len(v.Wrong):len(v.Wrong)], fmt.Sprintf("%d processes outlived their agents", v.Left))
+		return append(v.Wrong[:len(v.Wrong):len(v.Wrong)], fmt.Sprintf("processes that outlived their agents: %d", v.Left))
 	}
 	return v.Wrong
 }
