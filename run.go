@@ -119,9 +119,10 @@ func (r *run) main(command []string) error {
 			Launch:  func(l runner.Launch) agent.Run { return h.Launch(l) },
 			Clock:   boottime.Clock{}, Wall: time.Now,
 			Stop:  r.caught.Stop,
-			Lease: cfg.Lease, Environ: os.Environ(),
+			Lease: cfg.Lease, Poll: cfg.Poll, Environ: os.Environ(),
 			LossGrace: cfg.LossGrace, KillMargin: cfg.KillMargin, StopGrace: cfg.StopGrace,
 			Timeout: cfg.Timeout,
+			History: func(ctx context.Context, e agent.Entry) error { return store.Record(ctx, dynamo.Run(e)) },
 			Log:     logger,
 		}))
 		return status
@@ -160,7 +161,7 @@ func execError(err error) error {
 
 // store connects to the lease's store. It returns none, and no error, if it was
 // told to stop meanwhile.
-func (r *run) store(cfg *config.Config) (leader.Store, func(), error) {
+func (r *run) store(cfg *config.Config) (*dynamo.Store, func(), error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	if r.local {
 		s, err := devstore.Start(ctx, devstore.Options{Table: cfg.Table})

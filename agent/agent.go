@@ -50,13 +50,21 @@ type Options struct {
 	// ends the job's patience, the third kills.
 	Stop <-chan os.Signal
 
-	Lease   string   // its name
+	Lease    string        // its name
+	Poll     time.Duration // between the standbys' reads
+	Revision string        // of the code, "" if unknown
+	Handover string        // one of the Handover constants
+
 	Environ []string // ours, of which the job gets all but our settings
 
 	LossGrace  time.Duration // TERM → KILL when the lease is slipping
 	KillMargin time.Duration // KILL → the end of the lease
 	StopGrace  time.Duration // stop request → KILL
 	Timeout    time.Duration // of a run, 0 for none
+
+	// History keeps what became of a run. It may be nil, may block until its
+	// context ends, and is called by one goroutine, off the heartbeat's path.
+	History func(context.Context, Entry) error
 
 	Log *slog.Logger // must not block
 }
@@ -68,6 +76,10 @@ type Agent struct {
 	until boottime.Instant // the deadline of the term
 	stops int              // requests to stop so far
 	stop  boottime.Instant // when the first came
+	quit  func()           // ends the elector, whatever it does
+
+	wishes    wishes
+	historian *historian
 
 	// What a mode wants to know whatever the agent waits for; may be nil.
 	onBeat func(leader.Beat)
@@ -84,11 +96,15 @@ func New(o Options) *Agent { return &Agent{Options: o} }
 func (a *Agent) compete(ctx context.Context, serve func(*leader.Term) (status int, last bool)) (int, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	a.quit = cancel
+	a.historian = newHistorian(a.History, a.Log)
+	defer a.historian.close()
 	ran := make(chan error, 1)
 	go func() { ran <- a.Elector.Run(ctx) }()
 	for {
 		select {
 		case term := <-a.Elector.Terms():
+			a.wishes.newTerm(term)
 			status, last := serve(term)
 			if !last {
 				continue
@@ -130,6 +146,7 @@ func (a *Agent) asked() {
 // beat takes in an applied write of the lease.
 func (a *Agent) beat(b leader.Beat) {
 	a.until = b.ValidUntil
+	a.wishes.hear(b.Row)
 	if a.onBeat != nil {
 		a.onBeat(b)
 	}
@@ -205,6 +222,29 @@ func (a *Agent) claim(term *leader.Term, c leader.Claim) error {
 }
 
 var errStopping = errors.New("told to stop")
+
+// release gives the lease up, when everything of the job is dead. A store that
+// does not answer is asked again until the lease runs out; another request to
+// stop ends that.
+func (a *Agent) release(term *leader.Term) {
+	released := make(chan struct{})
+	go func() {
+		defer close(released)
+		term.Release()
+	}()
+	for {
+		select {
+		case <-released:
+			return
+		case <-a.Stop:
+			a.asked()
+			a.Elector.Stop()
+			if a.stops > 1 {
+				a.quit()
+			}
+		}
+	}
+}
 
 // drain takes in a request to stop while a term is held.
 func (a *Agent) drain(term *leader.Term) {

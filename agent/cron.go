@@ -71,14 +71,15 @@ type cronTerm struct {
 	run     *watchman     // the run going on, nil between runs
 
 	waiting  time.Time // the tick that came due during the run and waits for its end
-	replaced bool      // the run is being ended for the tick that waits
+	replaced bool      // the run is being ended for what waits
 }
 
-// due is a tick that is to be run, and how it is claimed.
+// due is a run that is to be started, and how it is claimed.
 type due struct {
-	tick    time.Time
+	tick    time.Time // zero for an extra run
 	attempt int
 	again   bool
+	asked   string // the operator's request for an extra run
 }
 
 func (c *cronTerm) serve() (status int, last bool) {
@@ -93,10 +94,21 @@ func (c *cronTerm) serve() (status int, last bool) {
 		c.Log.Error("the row's schedule is damaged: nothing is launched in this term", "error", err.Error(), "fence", c.term.Fence)
 	}
 	for c.stops == 0 && !isLost(c.term) {
-		if next == nil && err == nil {
+		if c.yield(c.term) && c.goodMoment() {
+			c.wishes.tried[c.wishes.announced] = true
+			break
+		}
+		switch {
+		case err != nil:
+		case c.wishes.Paused:
+			c.pause()
+			if next != nil && !next.again {
+				next = nil // it came due, and is skipped with the others
+			}
+		case next == nil:
 			next = c.next()
 		}
-		if next == nil {
+		if next == nil || c.wishes.Paused {
 			c.idle()
 			continue
 		}
@@ -105,8 +117,19 @@ func (c *cronTerm) serve() (status int, last bool) {
 			return exitUnkillable, true
 		}
 	}
-	c.term.Release()
+	c.release(c.term)
 	return ExitOK, c.stops > 0
+}
+
+// shortHandover is what a handover to a standby that looks often takes at most.
+const shortHandover = 400 * time.Millisecond
+
+// goodMoment reports whether a handover now would be over before the next tick,
+// so that no tick waits for it. With ticks in every second the best that can be
+// had is the moment after a run; then one may be late, and runs all the same.
+func (c *cronTerm) goodMoment() bool {
+	next := c.Schedule.Next(c.through)
+	return next.IsZero() || next.Sub(c.clock.now()) > shortHandover
 }
 
 // open decides what a new leader finds undecided.
@@ -123,6 +146,11 @@ func (c *cronTerm) open() (*due, error) {
 		c.Log.Warn("ticks are decided into the future: none comes due before", "through", c.row.Through, "ahead", plan.Ahead.String())
 	}
 	c.decided = true
+	if c.row.TickState == schedule.StateRunning {
+		// Its agent died and could not write it down: the acquisition's fence is
+		// free to name it.
+		c.remember(Entry{Fence: c.fence, Kind: KindTick, Tick: c.row.Tick, Attempt: c.row.Attempt, State: schedule.StateInterrupted, Why: "its agent died"}, runner.Result{})
+	}
 	return c.adopt(plan), nil
 }
 
@@ -171,11 +199,42 @@ func (c *cronTerm) next() *due {
 	for _, m := range missed {
 		c.logMissed(message, m)
 	}
-	if run.IsZero() {
-		c.advance(now)
-		return nil
+	if !run.IsZero() {
+		return &due{tick: run, attempt: 1}
 	}
-	return &due{tick: run, attempt: 1}
+	c.advance(now)
+	if id := c.wishes.RunNow; id != "" {
+		c.wishes.RunNow = ""
+		return &due{attempt: 1, asked: id}
+	}
+	return nil
+}
+
+// pause decides what comes due while the lease is paused.
+func (c *cronTerm) pause() {
+	c.looked = c.clock.now()
+	c.skip(c.looked, "paused by "+by(c.wishes.PausedBy))
+	c.refuseExtra("paused")
+}
+
+// skip decides that no tick up to now runs.
+func (c *cronTerm) skip(now time.Time, reason string) {
+	latest, count, exact := c.Schedule.Latest(c.through, now)
+	if count == 0 {
+		return
+	}
+	c.through = latest
+	c.logMissed("tick skipped", schedule.Missed{Latest: latest, Count: count, Exact: exact, Reason: reason})
+	c.note(true)
+}
+
+// refuseExtra answers a request for an extra run that can't be had.
+func (c *cronTerm) refuseExtra(reason string) {
+	if c.wishes.RunNow != "" {
+		c.Log.Warn("request to run now is refused", "reason", reason, "by", by(c.wishes.RunBy))
+		c.wishes.RunNow = ""
+		c.term.Answer()
+	}
 }
 
 // advance moves through over the time in which no tick is due.
@@ -201,11 +260,32 @@ func (c *cronTerm) heard(b leader.Beat) {
 			c.Log.Info("this task's clock is right again")
 		}
 	}
-	if c.decided {
-		c.advance(c.clock.now())
-		c.note(false)
-		c.setAlarm()
+	if !c.decided {
+		return
 	}
+	c.advance(c.clock.now())
+	c.note(false)
+	c.setAlarm()
+	if c.run == nil {
+		return
+	}
+	if why, now := c.handover(); why != "" && now {
+		c.yield(c.term)
+		c.run.run.Stop(c.Clock.Now().Add(c.StopGrace))
+	}
+	switch {
+	case c.wishes.RunNow == "" || c.Overlap == OverlapQueue:
+	case c.Overlap == OverlapReplace:
+		c.replace()
+	default:
+		c.refuseExtra(reasonOverlap)
+	}
+}
+
+// replace ends the run for what waits.
+func (c *cronTerm) replace() {
+	c.replaced = true
+	c.run.run.Stop(c.Clock.Now().Add(c.StopGrace))
 }
 
 // setAlarm wakes the term when the next tick is due, or sooner.
@@ -214,6 +294,9 @@ func (c *cronTerm) setAlarm() {
 	if !c.decided {
 		c.alarm.Set(c.Clock, at)
 		return
+	}
+	if yield := c.wishes.yieldAt; yield > c.Clock.Now() {
+		at = min(at, yield)
 	}
 	if next := c.Schedule.Next(c.through); !next.IsZero() && c.waiting.IsZero() {
 		at = min(at, c.clock.instant(next))
@@ -235,23 +318,17 @@ func (c *cronTerm) tick() {
 // overlap decides the ticks that have come due while a run went on, by now.
 func (c *cronTerm) overlap(now time.Time) {
 	c.looked = now
-	latest, count, exact := c.Schedule.Latest(c.through, now)
+	if c.Overlap == OverlapSkip {
+		c.skip(now, reasonOverlap)
+		return
+	}
+	latest, count, _ := c.Schedule.Latest(c.through, now)
 	if count == 0 {
 		return
 	}
-	switch c.Overlap {
-	case OverlapQueue:
-		c.waiting = latest
-	case OverlapReplace:
-		c.waiting = latest
-		if c.run != nil {
-			c.replaced = true
-			c.run.run.Stop(c.Clock.Now().Add(c.StopGrace))
-		}
-	default:
-		c.through = latest
-		c.logMissed("tick skipped", schedule.Missed{Latest: latest, Count: count, Exact: exact, Reason: reasonOverlap})
-		c.note(true)
+	c.waiting = latest
+	if c.Overlap == OverlapReplace && c.run != nil {
+		c.replace()
 	}
 }
 
@@ -272,32 +349,30 @@ func (c *cronTerm) idle() {
 	}
 }
 
-// carryOut claims a tick and runs it, until everything of the run is dead, and
+// carryOut claims a run and follows it, until everything of it is dead, and
 // returns what is to be run next if that is already known. Alive says that the
 // run could not be killed.
 func (c *cronTerm) carryOut(d due) (next *due, alive bool) {
-	claim := leader.Claim{Record: c.row, Tick: stamp(d.tick)}
-	if d.again {
-		before := c.row
-		claim.Tick, claim.Again = "", &before
-	} else {
-		c.through = d.tick
-	}
-	r := &claim.Record
-	r.Through, r.Tick, r.TickState, r.Attempt = stamp(c.through), stamp(d.tick), schedule.StateRunning, d.attempt
+	claim := c.claimFor(d)
 	switch err := c.claim(c.term, claim); {
 	case errors.Is(err, leader.ErrDecided):
-		c.Log.Warn("tick was decided by somebody else", "tick", stamp(d.tick))
+		c.Log.Warn("claim refused: it was decided by somebody else", "tick", claim.Tick, "fence", c.fence)
 		return nil, false
 	case err != nil:
 		return nil, false // told to stop, or the lease is lost
 	}
 	c.row = claim.Record
-	c.Log.Info("tick claimed", "tick", r.Tick, "attempt", d.attempt, "fence", c.fence, "late", lateness(c.clock.now().Sub(d.tick)))
+	tick := ""
+	if d.asked == "" {
+		tick = stamp(d.tick)
+		c.Log.Info("tick claimed", "tick", tick, "attempt", d.attempt, "fence", c.fence, "late", lateness(c.clock.now().Sub(d.tick)))
+	} else {
+		c.Log.Info("extra run claimed", "by", by(c.wishes.RunBy), "fence", c.fence)
+	}
 
 	result := runner.Result{Reason: runner.Stopped} // and not launched
 	if c.ready(c.term) {
-		run := c.launch(r.Tick, d.attempt)
+		run := c.launch(tick, d.attempt)
 		c.run = c.watchman(c.term, run, true)
 		c.setAlarm()
 		dead := c.run.attend()
@@ -307,30 +382,50 @@ func (c *cronTerm) carryOut(d due) (next *due, alive bool) {
 		}
 		result = run.Result()
 	}
-	return c.ended(result), false
+	if !result.Ended.Wall.IsZero() {
+		c.overlap(c.clock.when(result.Ended.Boot))
+	}
+	return c.ended(d, result), false
+}
+
+// claimFor is the claim of a run, and what the row says once it is applied. An
+// extra run leaves the tick alone.
+func (c *cronTerm) claimFor(d due) leader.Claim {
+	before := c.row
+	claim := leader.Claim{Record: c.row, RunNow: d.asked}
+	switch {
+	case d.asked != "":
+		return claim
+	case d.again:
+		claim.Again = &before
+	default:
+		claim.Tick, c.through = stamp(d.tick), d.tick
+	}
+	r := &claim.Record
+	r.Through, r.Tick, r.TickState, r.Attempt = stamp(c.through), stamp(d.tick), schedule.StateRunning, d.attempt
+	return claim
 }
 
 // ended writes down how a run ended, and returns the next attempt at it if
 // there is to be one in this term.
-func (c *cronTerm) ended(r runner.Result) *due {
-	if !r.Ended.Wall.IsZero() {
-		c.overlap(c.clock.when(r.Ended.Boot))
-	}
-	status := r.ExitStatus
-	switch {
-	case r.Reason == runner.TimedOut:
-		c.row.TickState, status = schedule.StateFailed, ExitTimeout
-	case r.Launched && r.ExitStatus == 0:
-		c.row.TickState = schedule.StateDone
-	case r.Reason == runner.ByItself || c.replaced:
-		c.row.TickState = schedule.StateFailed
-	default:
-		c.row.TickState = schedule.StateInterrupted
-		if r.Reason == runner.Stopped {
-			c.row.Attempt-- // a run that is drained does not count
-		}
+func (c *cronTerm) ended(d due, r runner.Result) *due {
+	state, status := c.outcome(r), r.ExitStatus
+	if r.Reason == runner.TimedOut {
+		status = ExitTimeout
 	}
 	c.replaced = false
+	entry := Entry{Fence: c.fence, Kind: KindTick, Attempt: d.attempt, State: state, ExitCode: status}
+	if d.asked != "" {
+		entry.Kind, entry.By = KindRunNow, c.wishes.RunBy
+		c.remember(entry, r)
+		return nil
+	}
+	entry.Tick = stamp(d.tick)
+	c.remember(entry, r)
+	c.row.TickState = state
+	if state == schedule.StateInterrupted && r.Reason == runner.Stopped {
+		c.row.Attempt-- // a run that is drained does not count
+	}
 	if r.Launched || r.ExecErr != nil {
 		c.row.ExitCode = &status
 	}
@@ -345,6 +440,22 @@ func (c *cronTerm) ended(r runner.Result) *due {
 		return nil
 	}
 	return c.adopt(plan)
+}
+
+// outcome is the state of the tick whose run ended. A run is interrupted if we
+// signalled it and it did not end well all the same; one that failed by itself,
+// took too long or made room for the next is not, and not repeated.
+func (c *cronTerm) outcome(r runner.Result) string {
+	switch {
+	case r.Reason == runner.TimedOut:
+		return schedule.StateFailed
+	case r.Launched && r.ExitStatus == 0:
+		return schedule.StateDone
+	case r.Reason == runner.ByItself || c.replaced:
+		return schedule.StateFailed
+	default:
+		return schedule.StateInterrupted
+	}
 }
 
 // record has the end of a run written into the row before anything else

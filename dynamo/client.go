@@ -38,6 +38,7 @@ func (e *SetupError) Error() string { return e.Sentence }
 type Client struct {
 	api       *dynamodb.Client
 	transport *http.Transport
+	other     *dynamodb.Client // for everything that is not the lease, with a pool of its own
 	region    string
 	endpoint  string // set explicitly, or ""
 }
@@ -83,6 +84,7 @@ func connect(ctx context.Context, options ...func(*config.LoadOptions) error) (*
 			c.endpoint = *o.BaseEndpoint
 		}
 	})
+	c.other = dynamodb.NewFromConfig(cfg)
 	if c.endpoint != "" {
 		u, err := url.Parse(c.endpoint)
 		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
@@ -130,4 +132,9 @@ func leaseTransport(shared aws.HTTPClient) *http.Transport {
 }
 
 // Close closes the idle connections.
-func (c *Client) Close() { c.transport.CloseIdleConnections() }
+func (c *Client) Close() {
+	c.transport.CloseIdleConnections()
+	if p, ok := c.other.Options().HTTPClient.(interface{ CloseIdleConnections() }); ok {
+		p.CloseIdleConnections()
+	}
+}

@@ -54,8 +54,8 @@ func parseRow(item map[string]types.AttributeValue) (*leader.Row, error) {
 			p.fault("lease_ms", fmt.Sprintf("is not between 1 and %d", maxLease.Milliseconds()))
 		}
 	}
-	if len(p.faults) > 0 {
-		return nil, fmt.Errorf("the lease's row is damaged: %s; correct it by hand, or delete the attribute \"beat\" to have it made anew above its fence", strings.Join(p.faults, ", "))
+	if err := p.err("the lease's row"); err != nil {
+		return nil, fmt.Errorf("%w; correct it by hand, or delete the attribute \"beat\" to have it made anew above its fence", err)
 	}
 	return row, nil
 }
@@ -63,6 +63,14 @@ func parseRow(item map[string]types.AttributeValue) (*leader.Row, error) {
 type parser struct {
 	item   map[string]types.AttributeValue
 	faults []string
+}
+
+// err is every fault of the item, nil for none.
+func (p *parser) err(what string) error {
+	if len(p.faults) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s is damaged: %s", what, strings.Join(p.faults, ", "))
 }
 
 func (p *parser) fault(name, what string) {
@@ -78,6 +86,19 @@ func (p *parser) text(name string) string {
 		p.fault(name, "is not a string")
 	}
 	return ""
+}
+
+// time reads an instant; an empty string is the zero time.
+func (p *parser) time(name string) time.Time {
+	s := p.text(name)
+	if s == "" {
+		return time.Time{}
+	}
+	t, err := time.Parse(time.RFC3339, s)
+	if err != nil {
+		p.fault(name, "is no time like 2026-01-02T03:04:05Z")
+	}
+	return t
 }
 
 func (p *parser) number(name string) int64 {

@@ -324,18 +324,24 @@ func (e *Elector) release(r request) {
 		return
 	}
 	e.state, e.releaser = releasing, r
-	e.start(&operation{kind: opRelease, fence: e.fence, giveUp: e.cfg.Clock.Now().Add(e.cfg.Heartbeat)})
+	// Once the lease has run out by itself there is little left to give up.
+	giveUp := max(e.validUntil, e.cfg.Clock.Now().Add(e.cfg.Heartbeat))
+	e.start(&operation{kind: opRelease, fence: e.fence, giveUp: giveUp})
 }
 
 // over ends a term whose job is dead, and goes on as a standby.
 func (e *Elector) over(r request, err error) {
 	r.answer(0, err)
+	pause := e.jittered(e.cfg.Poll)
+	if e.term != nil && e.term.loss.Reason == "" {
+		pause = holdBackPolls * e.cfg.Poll // we gave it up for somebody else to have it
+	}
 	e.op, e.term, e.taken = nil, nil, false
 	if e.stopping {
 		e.state = stopped
 		return
 	}
-	e.standBy(e.jittered(e.cfg.Poll))
+	e.standBy(pause)
 }
 
 // standBy goes on watching, with the next read after a while.
