@@ -94,6 +94,11 @@ func New(o Options) *Agent { return &Agent{Options: o} }
 // says that it is the last, the agent is told to stop, or the store refuses us.
 // It returns the exit status; the error, if any, is a sentence for the user.
 func (a *Agent) compete(ctx context.Context, serve func(*leader.Term) (status int, last bool)) (int, error) {
+	return a.competeOr(ctx, serve, waiting{})
+}
+
+// competeOr is compete for a mode that may end before it wins a term.
+func (a *Agent) competeOr(ctx context.Context, serve func(*leader.Term) (status int, last bool), wait waiting) (int, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	a.quit = cancel
@@ -121,6 +126,23 @@ func (a *Agent) compete(ctx context.Context, serve func(*leader.Term) (status in
 			a.Elector.Stop()
 			<-ran
 			return ExitOK, nil
+		case holder := <-a.Elector.Held():
+			if wait.held == nil {
+				continue
+			}
+			if status, over := wait.held(holder); over {
+				a.Elector.Stop()
+				<-ran
+				return status, nil
+			}
+		case <-wait.patience:
+			a.Elector.Stop()
+			<-ran
+			return ExitHeld, errors.New("the lease was held by somebody else for as long as SOLOJOB_WAIT allows")
+		case status := <-wait.decided:
+			a.Elector.Stop()
+			<-ran
+			return status, nil
 		case err := <-ran:
 			if errors.Is(err, leader.ErrRefused) {
 				return ExitRefused, err

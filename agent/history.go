@@ -12,6 +12,7 @@ import (
 const (
 	KindTick    = "tick"    // a run of a scheduled tick
 	KindService = "service" // a run of a service
+	KindOnce    = "once"    // a run in once mode
 	KindRunNow  = "run-now" // an extra run that an operator asked for
 )
 

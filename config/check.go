@@ -71,6 +71,17 @@ func checkChoice(choices []string) func(string) (string, *flaw) {
 	}
 }
 
+// checkSignal accepts a signal's name with SIG in front and without, as kill(1)
+// does.
+func checkSignal(names []string) func(string) (string, *flaw) {
+	return func(value string) (string, *flaw) {
+		if name := strings.TrimPrefix(strings.ToUpper(value), "SIG"); slices.Contains(names, name) {
+			return name, nil
+		}
+		return "", &flaw{wrong: "is not one of these signals"}
+	}
+}
+
 func checkInteger(least, most int64) func(string) (string, *flaw) {
 	return func(value string) (string, *flaw) {
 		n, err := strconv.ParseInt(value, 10, 64)

@@ -56,6 +56,20 @@ const (
 	OverlapReplace = "replace" // the run is killed, then it starts
 )
 
+// What once mode does, by [Config.IfHeld], while another task holds the lease.
+const (
+	IfHeldWait = "wait" // it waits
+	IfHeldSkip = "skip" // it ends well
+	IfHeldFail = "fail" // it ends with a status of its own
+)
+
+// When the holder hands over to another revision, by [Config.Handover].
+const (
+	HandoverIdle  = "idle"  // between two runs
+	HandoverNever = "never" // it does not
+	HandoverNow   = "now"   // at once
+)
+
 // The formats of [Config.LogFormat].
 const (
 	LogJSON = "json"
@@ -78,6 +92,16 @@ type Config struct {
 
 	Guarantee   string `env:"GUARANTEE" envDefault:"at-least-once"` // AtLeastOnce or AtMostOnce
 	MaxAttempts int    `env:"MAX_ATTEMPTS" envDefault:"3"`          // at least 1
+
+	IfHeld  string        `env:"IF_HELD" envDefault:"wait"` // IfHeldWait, IfHeldSkip or IfHeldFail
+	Wait    time.Duration `env:"WAIT" envDefault:"0s"`      // 0: no limit
+	OnceKey string        `env:"ONCE_KEY"`                  // may be empty
+
+	Handover       string `env:"HANDOVER" envDefault:"idle"`       // HandoverIdle, HandoverNever or HandoverNow
+	Revision       string `env:"REVISION"`                         // may be empty
+	StopSignal     string `env:"STOP_SIGNAL" envDefault:"TERM"`    // without SIG
+	StopOnWinch    string `env:"STOP_ON_WINCH" envDefault:"off"`   // "on" or "off"
+	TaskProtection string `env:"TASK_PROTECTION" envDefault:"off"` // "on" or "off"
 
 	LeaseDuration time.Duration `env:"LEASE_DURATION" envDefault:"30s"` // whole milliseconds
 	Heartbeat     time.Duration `env:"HEARTBEAT"`                       // never 0

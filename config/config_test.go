@@ -47,7 +47,8 @@ func TestDefaults(t *testing.T) {
 	want := &config.Config{
 		Table: "solojob", Lease: "nightly", Mode: config.ModeService,
 		Timezone: "UTC", Location: time.UTC, CatchUp: config.NoLimit, Overlap: config.OverlapSkip,
-		Guarantee: config.AtLeastOnce, MaxAttempts: 3,
+		Guarantee: config.AtLeastOnce, MaxAttempts: 3, IfHeld: config.IfHeldWait,
+		Handover: config.HandoverIdle, StopSignal: "TERM", StopOnWinch: "off", TaskProtection: "off",
 		LeaseDuration: 30 * time.Second, Heartbeat: 5 * time.Second, Poll: 2 * time.Second,
 		LossGrace: 4 * time.Second, KillMargin: time.Second, StopGrace: 25 * time.Second,
 		LogLevel: slog.LevelInfo, LogFormat: config.LogJSON,
@@ -62,7 +63,8 @@ func TestEverySettingIsRead(t *testing.T) {
 	got, err := load(t, "TABLE=arn:aws:dynamodb:eu-central-1:123456789012:table/locks",
 		"SCHEDULE=*/5 * * * *", "TIMEZONE=Europe/Berlin", "MODE=CRON", "CATCH_UP=1h", "OVERLAP=replace", "TIMEOUT=90s",
 		"GUARANTEE=at-least-once", "MAX_ATTEMPTS=7", "LEASE_DURATION=3s", "HEARTBEAT=400ms", "POLL=150ms",
-		"LOSS_GRACE=1s", "KILL_MARGIN=0.5s", "STOP_GRACE=2m", "FENCE_FLOOR=9000000000000000", "LOG_LEVEL=Debug", "LOG_FORMAT=text")
+		"LOSS_GRACE=1s", "KILL_MARGIN=0.5s", "STOP_GRACE=2m", "FENCE_FLOOR=9000000000000000", "LOG_LEVEL=Debug", "LOG_FORMAT=text",
+		"IF_HELD=skip", "WAIT=5m", "ONCE_KEY=abc", "HANDOVER=never", "REVISION=12", "STOP_SIGNAL=sigint", "STOP_ON_WINCH=on", "TASK_PROTECTION=on")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +75,8 @@ func TestEverySettingIsRead(t *testing.T) {
 	want := &config.Config{
 		Table: "arn:aws:dynamodb:eu-central-1:123456789012:table/locks", Lease: "nightly", Mode: config.ModeCron,
 		Schedule: "*/5 * * * *", Timezone: "Europe/Berlin", Location: berlin, CatchUp: time.Hour, Overlap: config.OverlapReplace, Timeout: 90 * time.Second,
-		Guarantee: config.AtLeastOnce, MaxAttempts: 7,
+		Guarantee: config.AtLeastOnce, MaxAttempts: 7, IfHeld: config.IfHeldSkip, Wait: 5 * time.Minute, OnceKey: "abc",
+		Handover: config.HandoverNever, Revision: "12", StopSignal: "INT", StopOnWinch: "on", TaskProtection: "on",
 		LeaseDuration: 3 * time.Second, Heartbeat: 400 * time.Millisecond, Poll: 150 * time.Millisecond,
 		LossGrace: time.Second, KillMargin: 500 * time.Millisecond, StopGrace: 2 * time.Minute,
 		FenceFloor: 9_000_000_000_000_000, LogLevel: slog.LevelDebug, LogFormat: config.LogText,

@@ -120,6 +120,42 @@ func table() []setting {
 			meaning: "How many times a run that is interrupted again and again is started in all.",
 		}.integer(1, 1000),
 		setting{
+			name:    "IF_HELD",
+			meaning: "What once mode does while another task holds the lease. wait: it waits. skip: it ends with 0. fail: it ends with 75. With a once-key it always waits.",
+		}.choice(IfHeldWait, IfHeldSkip, IfHeldFail),
+		setting{
+			name:    "WAIT",
+			meaning: "How long once mode waits for the lease before it ends with 75; 0 for no limit.",
+		}.durationOrZero("10m", time.Second, 10*year),
+		{
+			name: "ONCE_KEY", unset: "none: every invocation runs the job",
+			accepts: "1 to 255 bytes of printable text",
+			meaning: "In once mode, the job runs at most once successfully for each key, ever, such as a migration for each release.",
+			check:   checkLease,
+		},
+		setting{
+			name:    "HANDOVER",
+			meaning: "When the holder hands over to tasks of a newer revision. idle: between two runs. never: it does not. now: at once, which ends the job.",
+		}.choice(HandoverIdle, HandoverNever, HandoverNow),
+		{
+			name: "REVISION", unset: "that of the ECS task definition, if there is one",
+			accepts: "1 to 255 bytes of printable text",
+			meaning: "The revision of the code in this task.",
+			check:   checkLease,
+		},
+		setting{
+			name:    "STOP_SIGNAL",
+			meaning: "The signal that asks the job to end.",
+		}.signal("TERM", "INT", "QUIT", "HUP", "USR1", "USR2", "WINCH"),
+		setting{
+			name:    "STOP_ON_WINCH",
+			meaning: "on: the signal WINCH stops the task, as images of httpd ask for by their STOPSIGNAL. off: it is passed to the job.",
+		}.choice("off", "on"),
+		setting{
+			name:    "TASK_PROTECTION",
+			meaning: "on: ECS is asked not to end the task by scale-in or a deploy while a scheduled run goes on.",
+		}.choice("off", "on"),
+		setting{
 			name:    "TIMEOUT",
 			meaning: "How long a run may take before it is stopped and counts as failed; 0 for no limit.",
 		}.durationOrZero("1h", 10*time.Millisecond, year),
@@ -165,6 +201,12 @@ func table() []setting {
 func (s setting) choice(choices ...string) setting {
 	s.accepts = strings.Join(choices[:len(choices)-1], ", ") + " or " + choices[len(choices)-1]
 	s.check = checkChoice(choices)
+	return s
+}
+
+func (s setting) signal(names ...string) setting {
+	s = s.choice(names...)
+	s.check = checkSignal(names)
 	return s
 }
 

@@ -45,9 +45,20 @@ func (f *faults) explain(ctx context.Context, err error) error {
 		}
 		return &leader.ConditionError{Known: true, Row: row}
 	}
-	if ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) {
+	if late(ctx, err) {
 		// Other idle connections may lead down the same hole.
 		f.client.transport.CloseIdleConnections()
+	}
+	return f.sentence(ctx, err)
+}
+
+func late(ctx context.Context, err error) bool {
+	return ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded)
+}
+
+// sentence says what an error means to a person.
+func (f *faults) sentence(ctx context.Context, err error) error {
+	if late(ctx, err) {
 		return fmt.Errorf("no reply in time: %w", rootCause(err))
 	}
 	var api smithy.APIError

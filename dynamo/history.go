@@ -102,7 +102,7 @@ func (s *Store) Runs(ctx context.Context) ([]Run, error) {
 			ExclusiveStartKey:         from,
 		})
 		if err != nil {
-			return nil, s.faults.explain(ctx, err)
+			return nil, s.faults.sentence(ctx, err)
 		}
 		for _, item := range out.Items {
 			run, err := parseRun(item)

@@ -32,7 +32,7 @@ func (c *Client) OperatorTable(name string) *OperatorTable {
 }
 
 func (t *OperatorTable) key(k operator.Key) map[string]types.AttributeValue {
-	return t.client.Lease(t.name, k.Lease, k.Item).key
+	return t.client.Lease(t.name, k.Name, k.Item).key
 }
 
 // Leases lists every lease item. The store reads every item of the table for
@@ -54,7 +54,7 @@ func (t *OperatorTable) Leases(ctx context.Context) ([]operator.Lease, error) {
 		}
 		for _, item := range page.Items {
 			p := parser{item: item}
-			all = append(all, operatorLease(operator.Key{Lease: p.text("pk"), Item: p.text("sk")}, item, page.ResultMetadata))
+			all = append(all, operatorLease(operator.Key{Name: p.text("pk"), Item: p.text("sk")}, item, page.ResultMetadata))
 		}
 	}
 	return all, nil

@@ -23,7 +23,7 @@ type Store struct {
 	client *Client
 	table  string
 	key    map[string]types.AttributeValue
-	faults faults
+	faults *faults
 }
 
 // Lease is the item sk of the lease called name in a table.
@@ -34,7 +34,7 @@ func (c *Client) Lease(table, name, sk string) *Store {
 			"pk": &types.AttributeValueMemberS{Value: name},
 			"sk": &types.AttributeValueMemberS{Value: sk},
 		},
-		faults: faults{client: c, table: table},
+		faults: &faults{client: c, table: table},
 	}
 }
 

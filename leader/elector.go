@@ -26,7 +26,7 @@ type Config struct {
 	Poll      time.Duration // between a standby's reads
 
 	Revision string // of the code; may be empty
-	// FenceFloor is the least fence to hand out; may be 0.
+	// FenceFloor is what every fence handed out is greater than; may be 0.
 	FenceFloor int64
 	Wall       func() time.Time // the time of day, for people to read in the row
 	Random     func() float64   // in [0, 1), for jitter
@@ -76,6 +76,7 @@ type Elector struct {
 	stop     chan struct{}
 	stopOnce sync.Once
 	ended    chan struct{}
+	held     chan string
 	attempts sync.WaitGroup
 
 	// What follows belongs to Run's goroutine.
@@ -120,6 +121,7 @@ func NewElector(cfg Config) *Elector {
 		replies:  make(chan reply),
 		stop:     make(chan struct{}),
 		ended:    make(chan struct{}),
+		held:     make(chan string, 1),
 	}
 }
 
@@ -129,6 +131,11 @@ func (e *Elector) Owner() string { return e.me }
 // Terms delivers each term as it is acquired. A term that nobody receives by
 // the time it is lost, or Stop is called, is released by the elector itself.
 func (e *Elector) Terms() <-chan *Term { return e.terms }
+
+// Held delivers the name of a holder that is alive: its beat was seen to change
+// while we stood by. A row with an owner alone says nothing: that owner may have
+// crashed. A name that is not received is replaced by the next.
+func (e *Elector) Held() <-chan string { return e.held }
 
 // Stop ends the competition: Run returns when nothing is held any more, which
 // is up to whoever has received a term. It may be called more than once.
@@ -431,7 +438,7 @@ func (e *Elector) nextFence(seen *Row) int64 {
 	if stored < e.highest {
 		next = e.highest + fenceJump
 	}
-	return max(next, e.cfg.FenceFloor)
+	return max(next, e.cfg.FenceFloor+1)
 }
 
 func (e *Elector) jittered(d time.Duration) time.Duration {

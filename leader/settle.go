@@ -46,6 +46,13 @@ func (e *Elector) observe(row *Row, arrived boottime.Instant) {
 		e.failing = false
 		e.cfg.Log.Info("lease read again")
 	}
+	if e.watch.alive(row) {
+		select {
+		case <-e.held:
+		default:
+		}
+		e.held <- row.Owner
+	}
 	e.watch.see(row, arrived)
 	if row != nil {
 		e.highest = max(e.highest, row.Fence)

@@ -39,6 +39,12 @@ type watch struct {
 	holdBack time.Duration // how long a released lease is left to the revision that announced itself
 }
 
+// alive reports whether a row shows that its holder renews: it has another beat
+// than the last time.
+func (w *watch) alive(row *Row) bool {
+	return w.row != nil && !w.gone && row != nil && !row.Free() && row.Beat != "" && row.Beat != w.row.Beat
+}
+
 // see takes in a row (nil for none) whose reply arrived at an instant.
 func (w *watch) see(row *Row, arrived boottime.Instant) {
 	if row == nil || row.Beat == "" {
