@@ -62,7 +62,7 @@ func execute(caught signals.Caught) int {
 		SilenceErrors: true,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(runCommand(caught), devCommand(caught), versionCommand())
+	root.AddCommand(runCommand(caught), onceCommand(caught), nextCommand(), devCommand(caught), versionCommand())
 	err := root.Execute()
 	if err == nil {
 		return agent.ExitOK

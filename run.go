@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	mathrand "math/rand/v2"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 
 	"solojob/agent"
@@ -59,20 +61,79 @@ the one that is required. Options after COMMAND are COMMAND's own.`,
 	return c
 }
 
-// run is the command `solojob run`.
+// run is the command `solojob run`, and `solojob once`.
 type run struct {
 	caught signals.Caught
 	local  bool
+	once   bool
+}
+
+func onceCommand(caught signals.Caught) *cobra.Command {
+	r := &run{caught: caught, once: true}
+	var forget string
+	c := &cobra.Command{
+		Use:   "once [--local] [--] COMMAND [ARGUMENT…]",
+		Short: "Run COMMAND once, in one task at a time, and end with its status",
+		Long: `Run COMMAND once, in one task at a time, and end with its exit status.
+
+For scheduled tasks, deploy steps and shells. It does not wait for the lease of
+a service or schedule with the same name, but for other invocations of once.
+With SOLOJOB_ONCE_KEY, COMMAND runs at most once successfully for that key,
+ever, and every invocation ends when that is done.`,
+		Example: `  SOLOJOB_LEASE=shop SOLOJOB_ONCE_KEY=$GIT_SHA solojob once -- ./migrate.sh
+  SOLOJOB_LEASE=shop SOLOJOB_IF_HELD=skip solojob once -- ./cleanup.sh
+  SOLOJOB_LEASE=shop solojob once --forget "$GIT_SHA"`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 && forget == "" {
+				return errors.New("once: no command given: solojob once -- COMMAND [ARGUMENT…]")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if forget != "" {
+				return r.forget(cmd.OutOrStdout(), forget)
+			}
+			return r.main(args)
+		},
+	}
+	c.Flags().BoolVar(&r.local, "local", false, "use a private store in this process, for a laptop without AWS")
+	c.Flags().StringVar(&forget, "forget", "", "allow a once-key whose attempts are used up as many again")
+	c.Flags().SetInterspersed(false)
+	return c
+}
+
+// forget is `solojob once --forget KEY`.
+func (r *run) forget(out io.Writer, key string) error {
+	cfg, err := config.Load(os.Environ(), config.Options{Local: r.local, Once: true})
+	if err != nil {
+		return &exit{exitConfig, err}
+	}
+	store, closeStore, err := r.store(cfg)
+	if err != nil || store == nil {
+		return err
+	}
+	defer closeStore()
+	ctx, cancel := untilStopped(context.Background(), r.caught)
+	defer cancel()
+	before, err := store.ForgetKey(ctx, key)
+	switch {
+	case errors.Is(err, dynamo.ErrKeyDone):
+		return &exit{1, fmt.Errorf("key %q: %w", key, err)}
+	case err != nil:
+		return &exit{agent.ExitRefused, err}
+	case before.State == "":
+		return &exit{1, fmt.Errorf("key %q was never begun", key)}
+	}
+	_, err = fmt.Fprintf(out, "key %q: was %s after %d attempts (exit status %d); the next invocation tries again\n", key, before.State, before.Attempts, before.ExitCode)
+	return err
 }
 
 func (r *run) main(command []string) error {
 	cfg, err := config.Load(os.Environ(), config.Options{
-		Local:    r.local,
-		Terminal: term.IsTerminal(stderrFD),
-		CheckSchedule: func(spec string, zone *time.Location) error {
-			_, err := schedule.Parse(spec, zone)
-			return err
-		},
+		Local:         r.local,
+		Once:          r.once,
+		Terminal:      term.IsTerminal(stderrFD),
+		CheckSchedule: checkSchedule,
 	})
 	if err != nil {
 		return &exit{exitConfig, err}
@@ -107,6 +168,7 @@ func (r *run) main(command []string) error {
 	status, err := runner.Host(runner.Options{
 		Command: command, Path: path,
 		Stdin:      cfg.Mode != config.ModeCron,
+		StopSignal: unix.SignalNum("SIG" + cfg.StopSignal),
 		LossGrace:  cfg.LossGrace,
 		KillMargin: cfg.KillMargin,
 		Heartbeat:  cfg.Heartbeat,
@@ -114,11 +176,12 @@ func (r *run) main(command []string) error {
 	}, func(h *runner.Hosted) int {
 		defer r.pass(h)()
 		var status int
-		status, failure = serve(cfg, agent.New(agent.Options{
+		status, failure = serve(cfg, store, agent.New(agent.Options{
 			Elector: elector,
 			Launch:  func(l runner.Launch) agent.Run { return h.Launch(l) },
 			Clock:   boottime.Clock{}, Wall: time.Now,
-			Stop:  r.caught.Stop,
+			Stop:     r.caught.Stop,
+			Revision: cfg.Revision, Handover: cfg.Handover,
 			Lease: cfg.Lease, Poll: cfg.Poll, Environ: os.Environ(),
 			LossGrace: cfg.LossGrace, KillMargin: cfg.KillMargin, StopGrace: cfg.StopGrace,
 			Timeout: cfg.Timeout,
@@ -133,8 +196,14 @@ func (r *run) main(command []string) error {
 	return &exit{status, failure}
 }
 
-func serve(cfg *config.Config, a *agent.Agent) (int, error) {
+func serve(cfg *config.Config, store *dynamo.Store, a *agent.Agent) (int, error) {
 	switch cfg.Mode {
+	case config.ModeOnce:
+		once := agent.Once{IfHeld: cfg.IfHeld, Wait: cfg.Wait, MaxAttempts: cfg.MaxAttempts}
+		if cfg.OnceKey != "" {
+			once.Key = onceKey{store, cfg.OnceKey}
+		}
+		return a.Once(context.Background(), once)
 	case config.ModeCron:
 		ticks, err := schedule.Parse(cfg.Schedule, cfg.Location)
 		if err != nil {
@@ -174,7 +243,7 @@ func (r *run) store(cfg *config.Config) (*dynamo.Store, func(), error) {
 			cancel()
 			return nil, nil, err
 		}
-		return client.Lease(cfg.Table, cfg.Lease, dynamo.LeaseItem), func() { client.Close(); s.Close(); cancel() }, nil
+		return client.Lease(cfg.Table, cfg.Lease, leaseItem(cfg)), func() { client.Close(); s.Close(); cancel() }, nil
 	}
 	type result struct {
 		client *dynamo.Client
@@ -191,12 +260,57 @@ func (r *run) store(cfg *config.Config) (*dynamo.Store, func(), error) {
 			cancel()
 			return nil, nil, &exit{exitConfig, c.err}
 		}
-		return c.client.Lease(cfg.Table, cfg.Lease, dynamo.LeaseItem), func() { c.client.Close(); cancel() }, nil
+		return c.client.Lease(cfg.Table, cfg.Lease, leaseItem(cfg)), func() { c.client.Close(); cancel() }, nil
 	case <-r.caught.Stop:
 		cancel()
 		<-connected
 		return nil, nil, nil
 	}
+}
+
+// leaseItem is which of a name's two leases is competed for: a step before a
+// service must not wait for the service.
+func leaseItem(cfg *config.Config) string {
+	if cfg.Mode == config.ModeOnce {
+		return dynamo.OnceItem
+	}
+	return dynamo.LeaseItem
+}
+
+// onceKey is a once-key in the table.
+type onceKey struct {
+	store *dynamo.Store
+	name  string
+}
+
+func (k onceKey) Read(ctx context.Context) (agent.KeyState, error) {
+	s, err := k.store.ReadKey(ctx, k.name)
+	return keyState(s), err
+}
+
+func (k onceKey) Begin(ctx context.Context, fence int64) (agent.KeyState, error) {
+	s, err := k.store.BeginKey(ctx, k.name, fence)
+	return keyState(s), stale(err)
+}
+
+func (k onceKey) Count(ctx context.Context, fence int64, attempt int, owner string) error {
+	return stale(k.store.CountKey(ctx, k.name, fence, attempt, owner))
+}
+
+func (k onceKey) End(ctx context.Context, fence int64, done bool, exitCode int) error {
+	return stale(k.store.EndKey(ctx, k.name, fence, done, exitCode))
+}
+
+func keyState(k dynamo.Key) agent.KeyState {
+	return agent.KeyState{Done: k.State == dynamo.KeyDone, Failed: k.State == dynamo.KeyFailed, Attempts: k.Attempts, ExitCode: k.ExitCode}
+}
+
+func stale(err error) error {
+	var failed *leader.ConditionError
+	if errors.As(err, &failed) {
+		return agent.ErrStaleFence
+	}
+	return err
 }
 
 // pass hands the signals that are the job's on to it, until the function that
@@ -224,8 +338,8 @@ func newElector(cfg *config.Config, store leader.Store, log *slog.Logger) (*lead
 		Store: store, Clock: boottime.Clock{},
 		Name: hostName(), Nonce: hex.EncodeToString(nonce),
 		Lease: cfg.LeaseDuration, Heartbeat: cfg.Heartbeat, Poll: cfg.Poll,
-		FenceFloor: cfg.FenceFloor,
-		Wall:       time.Now, Random: mathrand.Float64,
+		Revision: cfg.Revision, FenceFloor: cfg.FenceFloor,
+		Wall: time.Now, Random: mathrand.Float64,
 	}
 	e.Log = log.With("lease", cfg.Lease, "owner", e.Owner())
 	return leader.NewElector(e), e.Log
