@@ -70,9 +70,9 @@ func (s *Schedule) Zone() *time.Location { return s.zone }
 func (s *Schedule) Warnings() []string { return append([]string(nil), s.warnings...) }
 
 // The years that RFC 3339 can write, 1 to 9999, in Unix time: a tick outside
-// could not stand in the row.
+// could not stand in the row. The first second of all is the zero time.Time.
 const (
-	firstInstant = -62_135_596_800
+	firstInstant = -62_135_596_800 + 1
 	lastInstant  = 253_402_300_799
 )
 
@@ -116,6 +116,7 @@ func mod(a, b int64) int64 { return ((a % b) + b) % b }
 // fromWall walks the periods between the jumps of the wall clock: within each,
 // the wall clock and time differ by the period's offset alone.
 func (s *Schedule) fromWall(at int64) (tick int64, ok bool) {
+	next := places{wall: s.wall}
 	for at <= lastInstant {
 		p := periodAt(s.zone, at)
 		place := at + p.offset // what the wall clock shows at that second
@@ -123,7 +124,7 @@ func (s *Schedule) fromWall(at int64) (tick int64, ok bool) {
 		// 1. What the clock jumped over comes at the first instant after it.
 		jumpedTo, shown := p.jump(s.zone, at, s.pattern)
 		if at == p.start && shown < jumpedTo {
-			if n, ok := s.place(shown); ok && n < jumpedTo {
+			if n, ok := next.from(shown); ok && n < jumpedTo {
 				return at, true
 			}
 		}
@@ -132,7 +133,7 @@ func (s *Schedule) fromWall(at int64) (tick int64, ok bool) {
 			place = max(place, shown)
 		}
 		// 3. The rest comes when it is shown.
-		n, ok := s.place(place)
+		n, ok := next.from(place)
 		if !ok {
 			return 0, false
 		}
@@ -144,17 +145,32 @@ func (s *Schedule) fromWall(at int64) (tick int64, ok bool) {
 	return 0, false
 }
 
+// places finds the places on the wall clock that match the fields. It remembers
+// the last answer, because a walk over many periods asks for the same one.
+type places struct {
+	wall       *cron.SpecSchedule
+	asked, got int64 // no place lies between the two
+	valid      bool
+}
+
 // horizon is how far robfig/cron looks ahead, in years, beside the current one.
 const horizon = 5
 
-// place returns the first place on the wall clock at or after the given one
-// that matches the fields, both as if the wall clock showed UTC.
-func (s *Schedule) place(at int64) (int64, bool) {
+// from returns the first place at or after the given one, both as if the wall
+// clock showed UTC.
+func (p *places) from(at int64) (int64, bool) {
+	if p.valid && p.asked <= at && at <= p.got {
+		return p.got, true
+	}
+	if p.wall.Second == 1 { // only :00; robfig/cron would go there second by second
+		at += mod(-at, 60)
+	}
 	after := instant(at - 1)
 	// The rarest day, February 29, is at most eight years away.
 	for range 2 {
-		if n := s.wall.Next(after); !n.IsZero() {
-			return n.Unix(), true
+		if n := p.wall.Next(after); !n.IsZero() {
+			*p = places{wall: p.wall, asked: at, got: n.Unix(), valid: true}
+			return p.got, true
 		}
 		after = time.Date(after.Year()+horizon, 12, 31, 23, 59, 59, 0, time.UTC)
 	}
