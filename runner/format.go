@@ -16,8 +16,9 @@ import (
 const shebangMax = 256
 
 // checkContent tells whether the kernel can start the file, as far as that can
-// be known for sure: what it doesn't recognise is left for it to judge.
-func checkContent(path string, f io.ReaderAt) *ExecError {
+// be known for sure. With foreign, the kernel may know formats that we don't,
+// and what we don't recognise is left for it to judge.
+func checkContent(path string, f io.ReaderAt, foreign bool) *ExecError {
 	head := make([]byte, shebangMax)
 	n, _ := f.ReadAt(head, 0)
 	head = head[:n]
@@ -27,8 +28,8 @@ func checkContent(path string, f io.ReaderAt) *ExecError {
 	case bytes.HasPrefix(head, []byte("#!")):
 		return checkScript(path, head[2:])
 	case bytes.HasPrefix(head, []byte("\x7fELF")):
-		return checkELF(path, head, f)
-	case foreignFormats():
+		return checkELF(path, head, f, foreign)
+	case foreign:
 		return nil
 	}
 	return unknownFormat(path, head)
@@ -83,7 +84,7 @@ const (
 
 // checkELF tells a program for another machine, and one whose dynamic loader
 // isn't there: the kernel says of both only ENOEXEC and ENOENT.
-func checkELF(path string, head []byte, f io.ReaderAt) *ExecError {
+func checkELF(path string, head []byte, f io.ReaderAt, foreign bool) *ExecError {
 	if runtime.GOOS != "linux" {
 		return unknownFormat(path, head)
 	}
@@ -92,7 +93,7 @@ func checkELF(path string, head []byte, f io.ReaderAt) *ExecError {
 	}
 	machine := machines[binary.LittleEndian.Uint16(head[elfMachine:])]
 	if machine != "" && machine != runtime.GOARCH {
-		if foreignFormats() {
+		if foreign {
 			return nil
 		}
 		return &ExecError{StatusNotExecutable, path, fmt.Errorf("is built for %s, but this machine is %s", machine, runtime.GOARCH)}

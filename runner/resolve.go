@@ -46,7 +46,7 @@ func Resolve(command []string) (path string, err error) {
 	}
 	name := command[0]
 	if strings.Contains(name, "/") {
-		return name, check(name)
+		return name, check(name, foreignFormats())
 	}
 	search, ok := os.LookupEnv("PATH")
 	if !ok {
@@ -61,7 +61,7 @@ func Resolve(command []string) (path string, err error) {
 			path = "./" + path
 		}
 		if err := executable(path); err == nil {
-			return path, check(path)
+			return path, check(path, foreignFormats())
 		} else if denied == nil && err.Status == StatusNotExecutable {
 			denied = err
 		}
@@ -73,8 +73,9 @@ func Resolve(command []string) (path string, err error) {
 }
 
 // check tells what keeps a file from being executed: first the file itself,
-// then what the kernel needs to start it.
-func check(path string) error {
+// then what the kernel needs to start it. foreign says that the kernel may know
+// formats that we don't.
+func check(path string, foreign bool) error {
 	if err := executable(path); err != nil {
 		return err
 	}
@@ -83,7 +84,7 @@ func check(path string) error {
 		return nil // a program need not be readable, and then nothing more can be told
 	}
 	defer f.Close()
-	if err := checkContent(path, f); err != nil {
+	if err := checkContent(path, f, foreign); err != nil {
 		return err
 	}
 	return nil
@@ -124,7 +125,7 @@ func reason(err error) error {
 // explain translates the error of an execution that failed.
 func explain(path string, errno syscall.Errno) *ExecError {
 	var found *ExecError
-	if errors.As(check(path), &found) {
+	if errors.As(check(path, false), &found) { // the kernel has judged: it knows no other format
 		return found
 	}
 	status := StatusNotExecutable
