@@ -10,13 +10,18 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"time"
 	_ "time/tzdata" // time zones: the binary is copied into images that have none
 
 	"github.com/spf13/cobra"
 	_ "golang.org/x/crypto/x509roots/fallback" // and no CA certificates
+	"golang.org/x/term"
 
 	"solojob/agent"
+	"solojob/config"
+	"solojob/demo"
 	"solojob/devstore"
+	"solojob/health"
 	"solojob/runner"
 	"solojob/signals"
 )
@@ -62,7 +67,7 @@ func execute(caught signals.Caught) int {
 		SilenceErrors: true,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(runCommand(caught), onceCommand(caught), nextCommand(), devCommand(caught), versionCommand())
+	root.AddCommand(runCommand(caught), onceCommand(caught), nextCommand(), demoCommand(caught), demoPart(), devCommand(caught), healthCommand(), versionCommand())
 	err := root.Execute()
 	if err == nil {
 		return agent.ExitOK
@@ -77,6 +82,63 @@ func execute(caught signals.Caught) int {
 	}
 	return status
 }
+
+func demoCommand(caught signals.Caught) *cobra.Command {
+	return &cobra.Command{
+		Use:     "demo",
+		Short:   "Show it all on this machine: a deploy, a crash, a pause, a cut network",
+		Example: "  solojob demo",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			self, err := os.Executable()
+			if err != nil {
+				return err
+			}
+			ctx, cancel := untilStopped(cmd.Context(), caught)
+			defer cancel()
+			o := demo.Options{Out: os.Stdout, Self: self, Colour: term.IsTerminal(stdoutFD) && os.Getenv("NO_COLOR") == ""}
+			if columns, _, err := term.GetSize(stdoutFD); err == nil {
+				o.Columns = columns
+			}
+			if err := demo.Run(ctx, o); err != nil {
+				return &exit{1, err}
+			}
+			return nil
+		},
+	}
+}
+
+const stdoutFD = 1
+
+// demoPart is the demo's own way to run itself in other parts.
+func demoPart() *cobra.Command {
+	return &cobra.Command{
+		Use:                demo.PartCommand,
+		Hidden:             true,
+		DisableFlagParsing: true,
+		RunE:               func(_ *cobra.Command, args []string) error { return &exit{status: demo.Part(args)} },
+	}
+}
+
+func healthCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "health",
+		Short:   "Answer a container's health check: 0 while the agent in this container lives",
+		Example: `  "healthCheck": {"command": ["CMD", "/solojob", "health"]}`,
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			ctx, cancel := context.WithTimeout(context.Background(), healthLimit)
+			defer cancel()
+			if err := health.Check(ctx, os.Getenv(config.Prefix+"LEASE")); err != nil {
+				return &exit{1, err}
+			}
+			return nil
+		},
+	}
+}
+
+// healthLimit is below the 5 s that ECS allows a health check by default.
+const healthLimit = 3 * time.Second
 
 func devCommand(caught signals.Caught) *cobra.Command {
 	var addr string

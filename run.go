@@ -5,12 +5,10 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	mathrand "math/rand/v2"
 	"os"
-	"strings"
 	"syscall"
 	"time"
 
@@ -21,8 +19,9 @@ import (
 	"solojob/agent"
 	"solojob/boottime"
 	"solojob/config"
-	"solojob/devstore"
 	"solojob/dynamo"
+	"solojob/ecs"
+	"solojob/health"
 	"solojob/leader"
 	"solojob/logqueue"
 	"solojob/runner"
@@ -68,66 +67,7 @@ type run struct {
 	once   bool
 }
 
-func onceCommand(caught signals.Caught) *cobra.Command {
-	r := &run{caught: caught, once: true}
-	var forget string
-	c := &cobra.Command{
-		Use:   "once [--local] [--] COMMAND [ARGUMENT…]",
-		Short: "Run COMMAND once, in one task at a time, and end with its status",
-		Long: `Run COMMAND once, in one task at a time, and end with its exit status.
-
-For scheduled tasks, deploy steps and shells. It does not wait for the lease of
-a service or schedule with the same name, but for other invocations of once.
-With SOLOJOB_ONCE_KEY, COMMAND runs at most once successfully for that key,
-ever, and every invocation ends when that is done.`,
-		Example: `  SOLOJOB_LEASE=shop SOLOJOB_ONCE_KEY=$GIT_SHA solojob once -- ./migrate.sh
-  SOLOJOB_LEASE=shop SOLOJOB_IF_HELD=skip solojob once -- ./cleanup.sh
-  SOLOJOB_LEASE=shop solojob once --forget "$GIT_SHA"`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 && forget == "" {
-				return errors.New("once: no command given: solojob once -- COMMAND [ARGUMENT…]")
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if forget != "" {
-				return r.forget(cmd.OutOrStdout(), forget)
-			}
-			return r.main(args)
-		},
-	}
-	c.Flags().BoolVar(&r.local, "local", false, "use a private store in this process, for a laptop without AWS")
-	c.Flags().StringVar(&forget, "forget", "", "allow a once-key whose attempts are used up as many again")
-	c.Flags().SetInterspersed(false)
-	return c
-}
-
-// forget is `solojob once --forget KEY`.
-func (r *run) forget(out io.Writer, key string) error {
-	cfg, err := config.Load(os.Environ(), config.Options{Local: r.local, Once: true})
-	if err != nil {
-		return &exit{exitConfig, err}
-	}
-	store, closeStore, err := r.store(cfg)
-	if err != nil || store == nil {
-		return err
-	}
-	defer closeStore()
-	ctx, cancel := untilStopped(context.Background(), r.caught)
-	defer cancel()
-	before, err := store.ForgetKey(ctx, key)
-	switch {
-	case errors.Is(err, dynamo.ErrKeyDone):
-		return &exit{1, fmt.Errorf("key %q: %w", key, err)}
-	case err != nil:
-		return &exit{agent.ExitRefused, err}
-	case before.State == "":
-		return &exit{1, fmt.Errorf("key %q was never begun", key)}
-	}
-	_, err = fmt.Fprintf(out, "key %q: was %s after %d attempts (exit status %d); the next invocation tries again\n", key, before.State, before.Attempts, before.ExitCode)
-	return err
-}
-
+// main runs the command in the task that holds the lease.
 func (r *run) main(command []string) error {
 	cfg, err := config.Load(os.Environ(), config.Options{
 		Local:         r.local,
@@ -138,32 +78,43 @@ func (r *run) main(command []string) error {
 	if err != nil {
 		return &exit{exitConfig, err}
 	}
-	if r.local && onECS(os.Environ()) {
+	if r.local && ecs.On(os.Environ()) {
 		return &exit{exitConfig, errors.New("--local is refused on ECS: with a private store in each task, every task would be a leader; remove it, and set SOLOJOB_TABLE")}
 	}
 	path, err := runner.Resolve(command)
 	if err != nil {
 		return execError(err)
 	}
-	log := logqueue.New(stderrFD, func(w io.Writer) slog.Handler {
-		options := &slog.HandlerOptions{Level: cfg.LogLevel}
-		if cfg.LogFormat == config.LogText {
-			return slog.NewTextHandler(w, options)
-		}
-		return slog.NewJSONHandler(w, options)
-	})
-	defer func() {
-		flush, cancel := context.WithTimeout(context.Background(), logFlush)
-		defer cancel()
-		log.Close(flush)
-	}()
+	lines := openLog(cfg)
+	defer closeLog(lines)
+	log := slog.New(lines.Handler()).With("lease", cfg.Lease)
 
-	store, closeStore, err := r.store(cfg)
-	if err != nil || store == nil {
+	here, err := r.whereabouts(cfg, log)
+	if err != nil || here == nil {
 		return err
 	}
-	defer closeStore()
-	elector, logger := newElector(cfg, store, slog.New(log.Handler()))
+	defer here.close()
+	return r.host(cfg, command, path, here, log)
+}
+
+// host starts the first supervisor, and then the agent.
+func (r *run) host(cfg *config.Config, command []string, path string, here *whereabouts, log *slog.Logger) error {
+	electorConfig := r.elector(cfg, here)
+	log = log.With("owner", electorConfig.Owner())
+	electorConfig.Log = log
+	here.announce(log, cfg)
+
+	monitor := health.NewMonitor()
+	electorConfig.Store = healthyStore{here.store, monitor}
+	electorConfig.Alive = monitor.Loop("elector", stuckAfter(cfg)).Beat
+	answering, stopAnswering := context.WithCancel(context.Background())
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		health.Serve(answering, cfg.Lease, monitor.State, log)
+	}()
+	defer func() { stopAnswering(); <-answered }()
+
 	var failure error
 	status, err := runner.Host(runner.Options{
 		Command: command, Path: path,
@@ -172,21 +123,29 @@ func (r *run) main(command []string) error {
 		LossGrace:  cfg.LossGrace,
 		KillMargin: cfg.KillMargin,
 		Heartbeat:  cfg.Heartbeat,
-		Log:        logger,
-	}, func(h *runner.Hosted) int {
-		defer r.pass(h)()
-		var status int
-		status, failure = serve(cfg, store, agent.New(agent.Options{
-			Elector: elector,
+		Log:        log,
+	}, func(h *runner.Hosted) (status int) {
+		watcher := ecs.NewWatcher(os.Environ())
+		defer watcher.Close()
+		busy := []agent.Busy{watcher}
+		if cfg.TaskProtection == "on" && cfg.Mode == config.ModeCron {
+			protection := ecs.NewProtection(os.Environ(), log)
+			defer protection.Close()
+			busy = append(busy, protection)
+		}
+		router := newRouter(r.caught, watcher, cfg.StopOnWinch == "on", h)
+		defer router.close()
+		status, failure = serve(cfg, here.store, agent.New(agent.Options{
+			Elector: leader.NewElector(electorConfig),
 			Launch:  func(l runner.Launch) agent.Run { return h.Launch(l) },
 			Clock:   boottime.Clock{}, Wall: time.Now,
-			Stop:     r.caught.Stop,
-			Revision: cfg.Revision, Handover: cfg.Handover,
-			Lease: cfg.Lease, Poll: cfg.Poll, Environ: os.Environ(),
-			LossGrace: cfg.LossGrace, KillMargin: cfg.KillMargin, StopGrace: cfg.StopGrace,
-			Timeout: cfg.Timeout,
-			History: func(ctx context.Context, e agent.Entry) error { return store.Record(ctx, dynamo.Run(e)) },
-			Log:     logger,
+			Stop:  router.stop,
+			Lease: cfg.Lease, Poll: cfg.Poll, Revision: electorConfig.Revision, Handover: cfg.Handover,
+			Environ:   os.Environ(),
+			LossGrace: cfg.LossGrace, KillMargin: cfg.KillMargin, StopGrace: cfg.StopGrace, Timeout: cfg.Timeout,
+			Busy:    busy,
+			History: func(ctx context.Context, e agent.Entry) error { return here.store.Record(ctx, dynamo.Run(e)) },
+			Log:     log,
 		}))
 		return status
 	})
@@ -196,6 +155,7 @@ func (r *run) main(command []string) error {
 	return &exit{status, failure}
 }
 
+// serve runs the agent in its mode.
 func serve(cfg *config.Config, store *dynamo.Store, a *agent.Agent) (int, error) {
 	switch cfg.Mode {
 	case config.ModeOnce:
@@ -219,6 +179,39 @@ func serve(cfg *config.Config, store *dynamo.Store, a *agent.Agent) (int, error)
 	}
 }
 
+// elector is the configuration of the elector but for its store and its log.
+func (r *run) elector(cfg *config.Config, here *whereabouts) leader.Config {
+	nonce := make([]byte, 8)
+	rand.Read(nonce) // never fails
+	return leader.Config{
+		Clock: boottime.Clock{},
+		Name:  here.name, Nonce: hex.EncodeToString(nonce),
+		Lease: cfg.LeaseDuration, Heartbeat: cfg.Heartbeat, Poll: cfg.Poll,
+		Revision: here.revision, FenceFloor: cfg.FenceFloor,
+		Wall: time.Now, Random: mathrand.Float64,
+	}
+}
+
+// healthyStore tells the health check that the row has been read.
+type healthyStore struct {
+	*dynamo.Store
+	monitor *health.Monitor
+}
+
+func (s healthyStore) Read(ctx context.Context, consistent bool) (*leader.Row, error) {
+	row, err := s.Store.Read(ctx, consistent)
+	if err == nil {
+		s.monitor.RowRead()
+	}
+	return row, err
+}
+
+// stuckAfter is how long the elector's loop may take before the health check
+// fails. It goes round with every poll or heartbeat.
+func stuckAfter(cfg *config.Config) time.Duration {
+	return max(30*time.Second, 3*cfg.Poll, 3*cfg.Heartbeat)
+}
+
 // execError is the end of a program whose job can't be executed.
 func execError(err error) error {
 	var e *runner.ExecError
@@ -228,139 +221,67 @@ func execError(err error) error {
 	return &exit{exitConfig, err}
 }
 
-// store connects to the lease's store. It returns none, and no error, if it was
-// told to stop meanwhile.
-func (r *run) store(cfg *config.Config) (*dynamo.Store, func(), error) {
-	ctx, cancel := context.WithCancel(context.Background())
-	if r.local {
-		s, err := devstore.Start(ctx, devstore.Options{Table: cfg.Table})
-		if err != nil {
-			cancel()
-			return nil, nil, err
+// openLog is the log on stderr, which never makes anybody wait.
+func openLog(cfg *config.Config) *logqueue.Queue {
+	return logqueue.New(stderrFD, func(w io.Writer) slog.Handler {
+		options := &slog.HandlerOptions{Level: cfg.LogLevel}
+		if cfg.LogFormat == config.LogText {
+			return slog.NewTextHandler(w, options)
 		}
-		client, err := dynamo.ConnectLocal(ctx, s.URL())
-		if err != nil {
-			cancel()
-			return nil, nil, err
-		}
-		return client.Lease(cfg.Table, cfg.Lease, leaseItem(cfg)), func() { client.Close(); s.Close(); cancel() }, nil
-	}
-	type result struct {
-		client *dynamo.Client
-		err    error
-	}
-	connected := make(chan result, 1)
-	go func() { // the search for credentials may take a while
-		client, err := dynamo.Connect(ctx)
-		connected <- result{client, err}
-	}()
-	select {
-	case c := <-connected:
-		if c.err != nil {
-			cancel()
-			return nil, nil, &exit{exitConfig, c.err}
-		}
-		return c.client.Lease(cfg.Table, cfg.Lease, leaseItem(cfg)), func() { c.client.Close(); cancel() }, nil
-	case <-r.caught.Stop:
-		cancel()
-		<-connected
-		return nil, nil, nil
-	}
+		return slog.NewJSONHandler(w, options)
+	})
 }
 
-// leaseItem is which of a name's two leases is competed for: a step before a
-// service must not wait for the service.
-func leaseItem(cfg *config.Config) string {
-	if cfg.Mode == config.ModeOnce {
-		return dynamo.OnceItem
-	}
-	return dynamo.LeaseItem
+func closeLog(lines *logqueue.Queue) {
+	flush, cancel := context.WithTimeout(context.Background(), logFlush)
+	defer cancel()
+	lines.Close(flush)
 }
 
-// onceKey is a once-key in the table.
-type onceKey struct {
-	store *dynamo.Store
-	name  string
+// router brings every way of being told to stop onto one channel, and the
+// signals that are the job's to the job.
+type router struct {
+	stop        chan os.Signal
+	quit, ended chan struct{}
 }
 
-func (k onceKey) Read(ctx context.Context) (agent.KeyState, error) {
-	s, err := k.store.ReadKey(ctx, k.name)
-	return keyState(s), err
-}
+// stopRoom is how many requests to stop wait: more than anybody acts on.
+const stopRoom = 16
 
-func (k onceKey) Begin(ctx context.Context, fence int64) (agent.KeyState, error) {
-	s, err := k.store.BeginKey(ctx, k.name, fence)
-	return keyState(s), stale(err)
-}
-
-func (k onceKey) Count(ctx context.Context, fence int64, attempt int, owner string) error {
-	return stale(k.store.CountKey(ctx, k.name, fence, attempt, owner))
-}
-
-func (k onceKey) End(ctx context.Context, fence int64, done bool, exitCode int) error {
-	return stale(k.store.EndKey(ctx, k.name, fence, done, exitCode))
-}
-
-func keyState(k dynamo.Key) agent.KeyState {
-	return agent.KeyState{Done: k.State == dynamo.KeyDone, Failed: k.State == dynamo.KeyFailed, Attempts: k.Attempts, ExitCode: k.ExitCode}
-}
-
-func stale(err error) error {
-	var failed *leader.ConditionError
-	if errors.As(err, &failed) {
-		return agent.ErrStaleFence
-	}
-	return err
-}
-
-// pass hands the signals that are the job's on to it, until the function that
-// it returns is called.
-func (r *run) pass(h *runner.Hosted) (stop func()) {
-	quit, ended := make(chan struct{}), make(chan struct{})
+func newRouter(caught signals.Caught, watcher *ecs.Watcher, stopOnWinch bool, h *runner.Hosted) *router {
+	r := &router{stop: make(chan os.Signal, stopRoom), quit: make(chan struct{}), ended: make(chan struct{})}
 	go func() {
-		defer close(ended)
+		defer close(r.ended)
+		stopped := watcher.Stopped()
 		for {
 			select {
-			case s := <-r.caught.Pass:
-				h.Forward(s.(syscall.Signal))
-			case <-quit:
+			case s := <-caught.Stop:
+				r.ask(s)
+			case s := <-caught.Pass:
+				if s == syscall.SIGWINCH && stopOnWinch {
+					r.ask(s)
+				} else {
+					h.Forward(s.(syscall.Signal))
+				}
+			case <-stopped: // as told by ECS, if the signal was lost on the way
+				stopped = nil
+				r.ask(syscall.SIGTERM)
+			case <-r.quit:
 				return
 			}
 		}
 	}()
-	return func() { close(quit); <-ended }
+	return r
 }
 
-func newElector(cfg *config.Config, store leader.Store, log *slog.Logger) (*leader.Elector, *slog.Logger) {
-	nonce := make([]byte, 8)
-	rand.Read(nonce) // never fails
-	e := leader.Config{
-		Store: store, Clock: boottime.Clock{},
-		Name: hostName(), Nonce: hex.EncodeToString(nonce),
-		Lease: cfg.LeaseDuration, Heartbeat: cfg.Heartbeat, Poll: cfg.Poll,
-		Revision: cfg.Revision, FenceFloor: cfg.FenceFloor,
-		Wall: time.Now, Random: mathrand.Float64,
+func (r *router) ask(s os.Signal) {
+	select {
+	case r.stop <- s:
+	default: // a job that ignored so many is past asking
 	}
-	e.Log = log.With("lease", cfg.Lease, "owner", e.Owner())
-	return leader.NewElector(e), e.Log
 }
 
-// hostName is how people find this process: the task's id on ECS, and
-// elsewhere the host's name.
-func hostName() string {
-	name, err := os.Hostname()
-	if err != nil || name == "" {
-		return "unknown-host"
-	}
-	return name
-}
-
-// onECS reports whether the environment is that of an ECS task.
-func onECS(environ []string) bool {
-	for _, kv := range environ {
-		if strings.HasPrefix(kv, "ECS_CONTAINER_METADATA_URI") || strings.HasPrefix(kv, "AWS_EXECUTION_ENV=AWS_ECS") {
-			return true
-		}
-	}
-	return false
+func (r *router) close() {
+	close(r.quit)
+	<-r.ended
 }

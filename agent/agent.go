@@ -62,11 +62,20 @@ type Options struct {
 	StopGrace  time.Duration // stop request → KILL
 	Timeout    time.Duration // of a run, 0 for none
 
+	// Busy are told when a run begins and when it has ended. They must not block.
+	Busy []Busy
+
 	// History keeps what became of a run. It may be nil, may block until its
 	// context ends, and is called by one goroutine, off the heartbeat's path.
 	History func(context.Context, Entry) error
 
 	Log *slog.Logger // must not block
+}
+
+// Busy wants to know whether a run is going on.
+type Busy interface {
+	Begin()
+	End()
 }
 
 // Agent runs one job under one lease. Use it for one mode, once.

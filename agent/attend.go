@@ -71,6 +71,10 @@ func (a *Agent) watchman(term *leader.Term, run Run, patient bool) *watchman {
 // until the lease is over and some can't be killed, and returns false.
 func (w *watchman) attend() bool {
 	defer w.timer.Stop()
+	for _, b := range w.Busy {
+		b.Begin()
+		defer b.End()
+	}
 	for !w.dead && !w.given {
 		select {
 		case <-w.run.Done():

@@ -43,22 +43,20 @@ type Client struct {
 	endpoint  string // set explicitly, or ""
 }
 
-// Connect finds region, credentials and endpoint as every AWS program does, and
-// checks that they are there. It sends nothing to DynamoDB. A fault is a
-// *[SetupError].
-func Connect(ctx context.Context) (*Client, error) { return connect(ctx) }
-
 // ConnectLocal is for a store on this machine that looks at no credentials. It
 // reads nothing of the AWS configuration in the environment.
 func ConnectLocal(ctx context.Context, endpoint string) (*Client, error) {
-	return connect(ctx,
+	return Connect(ctx,
 		config.WithSharedConfigFiles(nil), config.WithSharedCredentialsFiles(nil),
 		config.WithRegion("local"), config.WithBaseEndpoint(endpoint),
 		config.WithCredentialsProvider(credentials.NewStaticCredentialsProvider("local", "local", "")))
 }
 
-func connect(ctx context.Context, options ...func(*config.LoadOptions) error) (*Client, error) {
-	options = append(options, config.WithHTTPClient(awshttp.NewBuildableClient()))
+// Connect finds region, credentials and endpoint as every AWS program does, and
+// checks that they are there. It sends nothing to DynamoDB. The options
+// are applied to the configuration. A fault is a *[SetupError].
+func Connect(ctx context.Context, options ...func(*config.LoadOptions) error) (*Client, error) {
+	options = append([]func(*config.LoadOptions) error{config.WithHTTPClient(awshttp.NewBuildableClient())}, options...)
 	cfg, err := config.LoadDefaultConfig(ctx, options...)
 	if err != nil {
 		return nil, &SetupError{fmt.Sprintf("the AWS configuration can't be read: %v", err)}

@@ -31,6 +31,9 @@ type Config struct {
 	Wall       func() time.Time // the time of day, for people to read in the row
 	Random     func() float64   // in [0, 1), for jitter
 	Log        *slog.Logger     // must not block
+	// Alive is called each time round the elector's loop, which is at least once
+	// a poll or a heartbeat; it may be nil, and must not block.
+	Alive func()
 }
 
 // Owner is how a process with this configuration calls itself in the row.
@@ -156,6 +159,9 @@ func (e *Elector) Run(ctx context.Context) error {
 	e.began = e.cfg.Clock.Now()
 	e.standBy(0)
 	for e.state != stopped {
+		if e.cfg.Alive != nil {
+			e.cfg.Alive()
+		}
 		var terms chan<- *Term
 		if e.state == holding && !e.taken {
 			terms = e.terms
