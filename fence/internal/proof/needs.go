@@ -5,16 +5,17 @@ import (
 	"testing"
 )
 
-// The variables by which .ci/fencing tells the tests where the servers are that it
-// has started.
+// The variables by which .ci/fencing tells the tests what it has installed.
 const (
-	Postgres = "SOLOJOB_TEST_POSTGRES" // URL of an empty PostgreSQL database
-	Dynalite = "SOLOJOB_TEST_DYNALITE" // URL of a dynalite
-)
+	Postgres    = "SOLOJOB_TEST_POSTGRES"     // URL of a PostgreSQL whose user may create databases
+	Dynalite    = "SOLOJOB_TEST_DYNALITE"     // URL of a dynalite
+	NodeModules = "SOLOJOB_TEST_NODE_MODULES" // folder with what the JavaScript recipes import
 
-// everything is set by .ci/fencing, which installs all that these tests need: then
-// nothing may be skipped.
-const everything = "SOLOJOB_TEST_FENCING"
+	// Everything says that all of it is there: then nothing may be skipped.
+	// Recipes and examples run only then, since they also need half a dozen
+	// command-line tools and take minutes.
+	Everything = "SOLOJOB_TEST_FENCING"
+)
 
 // Need returns the value of a variable that .ci/fencing sets, or skips the test.
 func Need(t testing.TB, variable string) string {
@@ -30,7 +31,7 @@ func Need(t testing.TB, variable string) string {
 // script is what runs it.
 func Missing(t testing.TB, what string) {
 	t.Helper()
-	if os.Getenv(everything) != "" {
+	if os.Getenv(Everything) != "" {
 		t.Fatalf("%s, though .ci/fencing should see to it", what)
 	}
 	t.Skipf("%s: `bash .ci/fencing` installs what this test needs, and runs it", what)
