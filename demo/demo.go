@@ -46,14 +46,14 @@ type Options struct {
 // it is there for. The verdict on Out says which.
 var ErrBroken = errors.New("the demo did not show what it promises")
 
-// The settings that the demo gives its tasks: a tenth of the defaults, so that it is over
-// soon, and no less, so that it also works on a busy machine with two cores.
+// The settings that the demo gives its tasks: short, so that it is over soon,
+// and no shorter, so that it also works on a busy machine with two cores.
 const (
-	lease      = 3 * time.Second
-	heartbeat  = 500 * time.Millisecond
+	lease      = 4 * time.Second
+	heartbeat  = 600 * time.Millisecond
 	poll       = 300 * time.Millisecond
 	lossGrace  = 500 * time.Millisecond
-	killMargin = 300 * time.Millisecond
+	killMargin = 400 * time.Millisecond
 	stopGrace  = 10 * time.Second
 	// ttl is the control's: what it shows depends on it as little as on the lease.
 	ttl = 2 * time.Second
@@ -65,6 +65,8 @@ const (
 	leaseName     = "demo"      // SOLOJOB_LEASE
 	registerTable = "register"  // what the jobs write to
 	lockTable     = "ttl-locks" // the control's
+	leaseKey      = "lease"     // sk of the row that is the lease
+	lockKey       = "lock"      // sk of the control's
 )
 
 // Run shows the demo and returns nil when every promise held and every scene
@@ -98,18 +100,21 @@ func Run(ctx context.Context, o Options) error {
 		return fmt.Errorf("the demo can't start its processes: %w", err)
 	}
 
+	pulse := feelPulse()
 	timeline := newTimeline(o)
 	stopped := timeline.follow(log)
 	staged := (&director{log: log, cast: cast}).play(ctx)
 	left := cast.dismiss()
 	log.close()
 	<-stopped
+	held := pulse.stop()
 
 	switch {
 	case ctx.Err() != nil:
 		fmt.Fprintf(o.Out, "\nInterrupted. Every process of the demo is gone.\n")
 		return context.Cause(ctx)
 	case staged != nil:
+		timeline.excuse(held)
 		cast.printLogs(o.Out)
 		return fmt.Errorf("%w: %w", ErrBroken, staged)
 	}
@@ -117,6 +122,7 @@ func Run(ctx context.Context, o Options) error {
 	v.Left = left
 	v.print(timeline)
 	if len(v.problems()) > 0 {
+		timeline.excuse(held)
 		cast.printLogs(o.Out)
 		return ErrBroken
 	}

@@ -175,8 +175,9 @@ func TestAJobEndsWithTheDemo(t *testing.T) {
 // spares what it was told to forget.
 func TestTheUndertakerKillsWhatIsLeft(t *testing.T) {
 	s := newStage(t)
-	charged, forgotten := s.job(t, "A", "1"), s.job(t, "B", "1")
-	s.await(t, Accepted, 1)
+	charged := s.job(t, "A", "1")
+	s.await(t, Accepted, 1) // so that this one is the first run
+	forgotten := s.job(t, "B", "1")
 	s.await(t, Accepted, 2)
 	charged.Process.Signal(syscall.SIGSTOP) // even then
 	u, err := hireUndertaker(s.self)

@@ -1,6 +1,9 @@
 package demo
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // print puts a verdict into words, on the page of a timeline.
 func (v *Verdict) print(t *timeline) {
@@ -73,5 +76,14 @@ func (v *Verdict) explain(t *timeline) {
 	for _, th := range v.Scenes[scenePause].Thaws {
 		t.paragraph(indent, fmt.Sprintf("* Not counted: the frozen job, which the demo let run alone for %s, "+
 			"so that its stale write could be seen to fail. %s after its agent and supervisor thawed it was dead.", short(th.Alone), short(th.Then)))
+	}
+}
+
+// excuse says that the machine was too busy, if it was: then what failed may
+// work at the next try.
+func (t *timeline) excuse(held time.Duration) {
+	if held > busy {
+		t.paragraph(indent, fmt.Sprintf("This machine is very busy: the demo itself was kept from running for %s at a time, "+
+			"and a lease of %v leaves little room for that. Try again when less is going on.", short(held), lease))
 	}
 }

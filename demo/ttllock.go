@@ -45,7 +45,7 @@ func lockOrRenew(client *http.Client) error {
 	now := time.Now()
 	_, err := devstore.Call(context.Background(), client, os.Getenv(envLock), "UpdateItem", writeRequest{
 		TableName: lockTable,
-		Key:       map[string]map[string]string{"pk": {"S": leaseName}, "sk": {"S": "lock"}},
+		Key:       map[string]map[string]string{"pk": {"S": leaseName}, "sk": {"S": lockKey}},
 		Update:    "SET #owner = :me, #expires = :then",
 		Condition: "attribute_not_exists(#owner) OR #owner = :me OR #expires < :now",
 		Names:     map[string]string{"#owner": "owner", "#expires": "expires"},

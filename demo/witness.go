@@ -61,6 +61,9 @@ func (w *witness) saw(x devstore.Exchange) {
 // sawLease notes when the row changes hands, and which runs of a task that gives it
 // up still live at that instant.
 func (w *witness) sawLease(x devstore.Exchange) {
+	if sk := x.Row["sk"]["S"]; sk != leaseKey && sk != lockKey {
+		return // something else that belongs to the lease
+	}
 	owner, _ := x.Row["owner"]["S"].(string)
 	if owner == w.holders[x.Table] {
 		return
