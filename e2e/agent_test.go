@@ -65,11 +65,21 @@ type Start struct {
 	Env     map[string]string // added or replaced; an empty value removes
 	Environ []string          // added as it is, even what is there already
 	Wrap    []string          // a command in front of the binary, such as unshare
+	Options []string          // of solojob run
 	Command []string          // instead of "--" and the probe
 	Stdin   *os.File
 	Stderr  *os.File // instead of the pipe that is read as the log
 	Attr    *syscall.SysProcAttr
 	Status  []int // with which it may end; 0 by default
+}
+
+// arguments are the command line of solojob.
+func (s Start) arguments() []string {
+	command := s.Command
+	if command == nil {
+		command = []string{"--", built("probe"), secret}
+	}
+	return slices.Concat([]string{built("solojob"), "run"}, s.Options, command)
 }
 
 // Agents starts n agents called a, b, c…
@@ -102,12 +112,7 @@ func (w *World) StartThrough(fault func(*Call) Fault, s Start) *Agent {
 	if s.Status == nil {
 		a.statuses = []int{0}
 	}
-	command := s.Command
-	if command == nil {
-		command = []string{"--", built("probe"), secret}
-	}
-	argv := append(slices.Clone(s.Wrap), built("solojob"), "run")
-	argv = append(argv, command...)
+	argv := append(slices.Clone(s.Wrap), s.arguments()...)
 	a.cmd = exec.Command(argv[0], argv[1:]...)
 	a.cmd.Dir = w.dir
 	a.cmd.Env = w.environ(door, s)

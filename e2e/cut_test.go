@@ -33,6 +33,9 @@ func TestShortFaultsAreInvisible(t *testing.T) {
 		{"refuses connections", nil},
 		{"answers 500", &serverError},
 		{"throttles", &throttled},
+		{"denies access", &denied},
+		{"calls the credentials expired", &expired},
+		{"is busy with a transaction", &conflict},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -41,7 +44,7 @@ func TestShortFaultsAreInvisible(t *testing.T) {
 			life := w.Life(1)
 			b := w.Start(Start{Name: "b"})
 			b.Logged("standing by", 1)
-			for range rounds(2, 25) {
+			for range rounds(1, 25) {
 				phase := rand.N(steady.Heartbeat)
 				time.Sleep(phase) // the phase is what is varied
 				if c.fault == nil {

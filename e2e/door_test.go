@@ -56,6 +56,8 @@ var (
 	serverError = Fault{Status: http.StatusInternalServerError, Error: "com.amazonaws.dynamodb.v20120810#InternalServerError"}
 	throttled   = Fault{Status: http.StatusBadRequest, Error: "com.amazonaws.dynamodb.v20120810#ProvisionedThroughputExceededException"}
 	denied      = Fault{Status: http.StatusBadRequest, Error: "com.amazon.coral.service#AccessDeniedException"}
+	conflict    = Fault{Status: http.StatusBadRequest, Error: "com.amazonaws.dynamodb.v20120810#TransactionConflictException"}
+	expired     = Fault{Status: http.StatusBadRequest, Error: "com.amazon.coral.service#ExpiredTokenException"}
 	hang        = Fault{Hang: true}
 	reset       = Fault{Reset: true}
 )

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -60,6 +61,14 @@ func TestHandoverAfterDraining(t *testing.T) {
 	w.within("from the old job's end to the new one's start", second.Started.Sub(dead), 3*time.Second)
 	if status := a.Ended(); status != 0 {
 		t.Errorf("the drained agent ended with %d, its job with 0", status)
+	}
+	if started := b.Logged("job started", 1); started.Text("pid") != strconv.Itoa(second.PID) || started.Text("fence") != strconv.FormatInt(second.Fence, 10) {
+		t.Errorf("%v is logged as pid %s, fence %s", second, started.Text("pid"), started.Text("fence"))
+	}
+	for _, msg := range []string{"draining", "job exited", "lease released"} {
+		if n := len(a.Lines(msg)); n != 1 {
+			t.Errorf("the log says %q %d times", msg, n)
+		}
 	}
 	if how := b.Logged("lease acquired", 1).Text("how"); how != "released" {
 		t.Errorf("the lease was acquired as %q, want released", how)

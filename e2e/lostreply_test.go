@@ -18,13 +18,19 @@ var lostReplies = []struct {
 	fault Fault
 }{{"the connection breaks", Fault{LoseReply: true}}, {"nothing comes back", Fault{Mute: true}}}
 
-// once is a fault for the first request of a kind.
-func once(kind Kind, f Fault) func(*Call) Fault {
+// once is a fault for the first request of a kind, and what else is to happen
+// before that is applied.
+func once(kind Kind, f Fault, before ...func()) func(*Call) Fault {
 	var first sync.Once
 	return func(c *Call) Fault {
 		met := Fault{}
 		if c.Foreseen == kind {
-			first.Do(func() { met = f })
+			first.Do(func() {
+				for _, do := range before {
+					do()
+				}
+				met = f
+			})
 		}
 		return met
 	}
@@ -102,6 +108,32 @@ func TestLostReplyToRelease(t *testing.T) {
 				_, over := second.Ended()
 				return !over && len(w.Lives()) == 2
 			})
+		})
+	}
+}
+
+// A fault of the store that is shorter than a third of a lease does not cost the
+// handover either: the release is tried until it gets through, for as long as
+// the lease is the agent's to give.
+func TestReleaseOutlastsAShortFault(t *testing.T) {
+	t.Parallel()
+	for name, fault := range map[string]Fault{"throttled": throttled, "silent": hang} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, steady)
+			a := w.Start(Start{Name: "a"})
+			first := w.Life(1)
+			b := w.Start(Start{Name: "b"})
+			b.Logged("standing by", 1)
+			a.Door.Set(always(fault))
+			a.Signal(syscall.SIGTERM)
+			w.Dead(first)
+			time.Sleep(steady.Lease / 3) // the length of the fault is what is tested
+			a.Door.Set(nil)
+			w.Life(2)
+			if how := b.Logged("lease acquired", 1).Text("how"); how != "released" {
+				t.Errorf("the lease was acquired as %q, want released", how)
+			}
 		})
 	}
 }

@@ -23,11 +23,8 @@ type outcome struct {
 // runToEnd runs solojob until it ends by itself.
 func (w *World) runToEnd(door *Door, s Start) outcome {
 	w.t.Helper()
-	command := s.Command
-	if command == nil {
-		command = []string{"--", built("probe"), secret}
-	}
-	cmd := exec.CommandContext(w.t.Context(), built("solojob"), append([]string{"run"}, command...)...)
+	argv := s.arguments()
+	cmd := exec.CommandContext(w.t.Context(), argv[0], argv[1:]...)
 	cmd.Env = w.environ(door, s)
 	cmd.Dir = w.dir
 	var stderr strings.Builder

@@ -12,6 +12,7 @@
 //
 //	PROBE_ON_TERM  exit (default): ends with 0 on SIGTERM; ignore; or a
 //	               duration, for which it drains before it ends with 0
+//	PROBE_FOR      a duration after which the job ends by itself with 0
 //	PROBE_TREE     a number of descendants, in sessions of their own and deaf
 //	               to SIGTERM, started before the hello
 //	PROBE_STDIN    1: report each line of stdin
@@ -71,6 +72,13 @@ func main() {
 	go p.obey()
 	if os.Getenv("PROBE_STDIN") == "1" {
 		go p.readStdin()
+	}
+	if long := os.Getenv("PROBE_FOR"); long != "" {
+		d, err := time.ParseDuration(long)
+		if err != nil {
+			p.end(statusBroken)
+		}
+		time.AfterFunc(d, func() { p.end(0) })
 	}
 	for s := range signals {
 		p.say(event{Event: "signal", Name: signalName(s)})
