@@ -111,7 +111,7 @@ func (r *run) host(cfg *config.Config, command []string, path string, here *wher
 	answered := make(chan struct{})
 	go func() {
 		defer close(answered)
-		health.Serve(answering, cfg.Lease, monitor.State, log)
+		health.Serve(answering, cfg.Lease, monitor.State, healthLog(log))
 	}()
 	defer func() { stopAnswering(); <-answered }()
 
@@ -177,6 +177,15 @@ func serve(cfg *config.Config, store *dynamo.Store, a *agent.Agent) (int, error)
 	default:
 		return a.Service(context.Background())
 	}
+}
+
+// healthLog is where the health check's own troubles go. Outside ECS several
+// agents on one machine are what people try first, and only one can answer.
+func healthLog(log *slog.Logger) *slog.Logger {
+	if ecs.On(os.Environ()) {
+		return log
+	}
+	return slog.New(slog.DiscardHandler)
 }
 
 // elector is the configuration of the elector but for its store and its log.

@@ -29,12 +29,13 @@ type tickClock struct {
 	skew time.Duration    // of this task's clock, 0 within the tolerance
 }
 
-// set sets the clock after a reply of the store with a date, which may be zero,
-// and reports whether the correction begins, ends or changes.
+// set sets the clock after a reply of the store with a date, and reports whether the correction begins, ends or changes. A zero date,
+// of a reply that had none, changes nothing of what is known.
 func (c *tickClock) set(date time.Time) (changed bool) {
 	wall := c.wall()
-	skew := time.Duration(0)
+	skew := c.skew
 	if !date.IsZero() {
+		skew = 0
 		if d := wall.Sub(date.Add(halfSecond)); d.Abs() > maxSkew {
 			skew = d
 		}

@@ -70,6 +70,8 @@ type cronTerm struct {
 	looked  time.Time     // when we last saw which ticks are due
 	run     *watchman     // the run going on, nil between runs
 
+	claiming bool      // a claim is under way: what row and through say is not settled
+	late     time.Time // the missed tick that runs after the interrupted one, zero for none
 	waiting  time.Time // the tick that came due during the run and waits for its end
 	replaced bool      // the run is being ended for what waits
 }
@@ -176,6 +178,7 @@ func (c *cronTerm) adopt(plan schedule.Plan) *due {
 	c.note(true)
 	switch {
 	case !plan.Again.IsZero():
+		c.late, c.waiting = plan.Late, plan.Late
 		return &due{tick: plan.Again, attempt: plan.Attempt, again: true}
 	case !plan.Late.IsZero():
 		return &due{tick: plan.Late, attempt: 1}
@@ -187,6 +190,12 @@ func (c *cronTerm) adopt(plan schedule.Plan) *due {
 // next is the tick that is due now, between two runs.
 func (c *cronTerm) next() *due {
 	now := c.clock.now()
+	if late := c.late; !late.IsZero() {
+		c.late, c.waiting = time.Time{}, time.Time{}
+		if c.Overlap == OverlapSkip {
+			return &due{tick: late, attempt: 1} // what came after it came during the run
+		}
+	}
 	limit, message := time.Duration(1<<63-1), "tick missed"
 	switch {
 	case !c.waiting.IsZero():
@@ -260,7 +269,7 @@ func (c *cronTerm) heard(b leader.Beat) {
 			c.Log.Info("this task's clock is right again")
 		}
 	}
-	if !c.decided {
+	if !c.decided || c.claiming {
 		return
 	}
 	c.advance(c.clock.now())
@@ -318,6 +327,9 @@ func (c *cronTerm) tick() {
 // overlap decides the ticks that have come due while a run went on, by now.
 func (c *cronTerm) overlap(now time.Time) {
 	c.looked = now
+	if !c.late.IsZero() {
+		return // an interrupted run comes first, then the missed tick, then these
+	}
 	if c.Overlap == OverlapSkip {
 		c.skip(now, reasonOverlap)
 		return
@@ -354,7 +366,10 @@ func (c *cronTerm) idle() {
 // run could not be killed.
 func (c *cronTerm) carryOut(d due) (next *due, alive bool) {
 	claim := c.claimFor(d)
-	switch err := c.claim(c.term, claim); {
+	c.claiming = true
+	err := c.claim(c.term, claim)
+	c.claiming = false
+	switch {
 	case errors.Is(err, leader.ErrDecided):
 		c.Log.Warn("claim refused: it was decided by somebody else", "tick", claim.Tick, "fence", c.fence)
 		return nil, false

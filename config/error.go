@@ -45,7 +45,10 @@ func (p Problem) String() string {
 		b.WriteString(" Accepted: " + p.Accepted + ".")
 	}
 	if p.Do != "" {
-		b.WriteString(" " + p.Do + ".")
+		b.WriteString(" " + p.Do)
+		if !strings.HasSuffix(p.Do, "?") {
+			b.WriteString(".")
+		}
 	}
 	return b.String()
 }

@@ -97,6 +97,9 @@ func refused(t *testing.T, err error, owner string, fence int64) {
 	if !errors.As(err, &failed) {
 		t.Fatalf("not refused: %v", err)
 	}
+	if failed.Known && failed.Row.Date.IsZero() {
+		t.Error("the refusal's row has no date")
+	}
 	if failed.Known && (failed.Row.Owner != owner || failed.Row.Fence != fence) {
 		t.Errorf("the row is %+v", failed.Row)
 	}

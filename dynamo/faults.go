@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"sync/atomic"
 	"syscall"
 	"time"
 
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/smithy-go"
 
@@ -39,10 +41,11 @@ func (f *faults) explain(ctx context.Context, err error) error {
 		if len(failed.Item) == 0 {
 			return &leader.ConditionError{} // no row, or a server that returns none
 		}
-		row, err := parseRow(failed.Item)
-		if err != nil {
-			return err
+		row, damage := parseRow(failed.Item)
+		if damage != nil {
+			return damage
 		}
+		row.Date = dateOf(err)
 		return &leader.ConditionError{Known: true, Row: row}
 	}
 	if late(ctx, err) {
@@ -50,6 +53,20 @@ func (f *faults) explain(ctx context.Context, err error) error {
 		f.client.transport.CloseIdleConnections()
 	}
 	return f.sentence(ctx, err)
+}
+
+// dateOf is the service's clock in the reply that an error came with, zero if
+// unknown.
+func dateOf(err error) time.Time {
+	var reply *awshttp.ResponseError
+	if !errors.As(err, &reply) || reply.Response == nil {
+		return time.Time{}
+	}
+	date, err := http.ParseTime(reply.Response.Header.Get("Date"))
+	if err != nil {
+		return time.Time{}
+	}
+	return date
 }
 
 func late(ctx context.Context, err error) bool {

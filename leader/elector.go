@@ -402,7 +402,7 @@ func (e *Elector) hold(op *operation, row *Row, sent boottime.Instant, how strin
 	e.validUntil = sent.Add(e.cfg.Lease)
 	e.settled, e.failing, e.holder = true, false, ""
 	e.draining, e.answered, e.record = false, false, Record{}
-	e.watch.see(row, e.cfg.Clock.Now())
+	e.watch.see(row, e.cfg.Clock.Now(), e.highest)
 	e.term = &Term{
 		Fence: op.fence, How: how, Row: row,
 		elector: e, beats: make(chan Beat, 1), lost: make(chan struct{}),

@@ -53,7 +53,7 @@ func (e *Elector) observe(row *Row, arrived boottime.Instant) {
 		}
 		e.held <- row.Owner
 	}
-	e.watch.see(row, arrived)
+	e.watch.see(row, arrived, e.highest)
 	if row != nil {
 		e.highest = max(e.highest, row.Fence)
 	}
@@ -138,7 +138,7 @@ func (e *Elector) renewed(op *operation, row *Row, sent boottime.Instant) {
 
 func (e *Elector) released(row *Row) {
 	e.cfg.Log.Info("lease released", "fence", e.fence)
-	e.watch.see(row, e.cfg.Clock.Now())
+	e.watch.see(row, e.cfg.Clock.Now(), e.highest)
 	e.over(e.releaser, nil)
 }
 
@@ -163,7 +163,7 @@ func (e *Elector) judge(row *Row, arrived boottime.Instant) {
 			return
 		}
 		e.op = nil
-		e.watch.see(row, arrived)
+		e.watch.see(row, arrived, e.highest)
 		e.over(e.releaser, nil)
 	case opRenew:
 		e.judgeRenewal(op, row, arrived)
@@ -174,16 +174,16 @@ func (e *Elector) judge(row *Row, arrived boottime.Instant) {
 func (e *Elector) judgeRenewal(op *operation, row *Row, arrived boottime.Instant) {
 	switch {
 	case row == nil || row.Beat == "":
-		e.watch.see(row, arrived)
+		e.watch.see(row, arrived, e.highest)
 		e.lose(Loss{Reason: LossDeleted})
 	case row.Free():
-		e.watch.see(row, arrived)
+		e.watch.see(row, arrived, e.highest)
 		e.lose(Loss{Reason: LossFreed})
 	case row.Owner != e.me:
-		e.watch.see(row, arrived)
+		e.watch.see(row, arrived, e.highest)
 		e.lose(Loss{Reason: LossTaken, Holder: row.Owner})
 	case row.Fence < e.fence:
-		e.watch.see(row, arrived)
+		e.watch.see(row, arrived, e.highest)
 		e.lose(Loss{Reason: LossRestored})
 	case row.Fence > e.fence: // raised by an operator: ours all the same
 		e.cfg.Log.Warn("fence raised in the row", "fence", row.Fence, "from", e.fence)

@@ -28,12 +28,19 @@ const driftFactor = 1.021
 //
 // A row that we have seen and that is gone counts as held from the reply that
 // first showed it gone, not from the last that showed it: until then its holder
-// renewed, and it learns of the loss only with its next renewal.
+// renewed, and it learns of the loss only with its next renewal. So does a row
+// whose fence has fallen.
 type watch struct {
 	row   *Row             // the last row read that had a beat, nil if none ever
 	bare  *Row             // what is there instead, if the row has lost its beat
 	gone  bool             // the row is not there any more, or has no beat
 	since boottime.Instant // arrival of the reply that first showed this beat, or first showed it gone
+
+	// lowered is set while the row shows a lower fence than we have seen: it was
+	// restored, and whoever holds the lease learns it only with its next
+	// renewal. So it counts as held, for the longer of the leases shown.
+	lowered bool
+	guard   time.Duration
 
 	revision string        // of our code, "" if it has none
 	holdBack time.Duration // how long a released lease is left to the revision that announced itself
@@ -45,8 +52,9 @@ func (w *watch) alive(row *Row) bool {
 	return w.row != nil && !w.gone && row != nil && !row.Free() && row.Beat != "" && row.Beat != w.row.Beat
 }
 
-// see takes in a row (nil for none) whose reply arrived at an instant.
-func (w *watch) see(row *Row, arrived boottime.Instant) {
+// see takes in a row (nil for none) whose reply arrived at an instant; highest is
+// the highest fence seen before.
+func (w *watch) see(row *Row, arrived boottime.Instant, highest int64) {
 	if row == nil || row.Beat == "" {
 		if w.row != nil && !w.gone {
 			w.gone, w.since = true, arrived
@@ -56,6 +64,10 @@ func (w *watch) see(row *Row, arrived boottime.Instant) {
 	}
 	if w.row == nil || w.gone || w.row.Beat != row.Beat {
 		w.since = arrived
+		w.guard = row.Lease
+		if w.lowered = row.Fence < highest; w.lowered && w.row != nil {
+			w.guard = max(w.guard, w.row.Lease)
+		}
 	}
 	w.row, w.bare, w.gone = row, nil, false
 }
@@ -70,7 +82,7 @@ func (w *watch) invited() bool {
 // opens returns the instant from which the lease may be acquired, if nothing
 // changes.
 func (w *watch) opens() boottime.Instant {
-	if !w.gone && w.row.Free() {
+	if !w.gone && !w.lowered && w.row.Free() {
 		return w.since.Add(w.holdBack)
 	}
 	return w.expires()
@@ -78,7 +90,11 @@ func (w *watch) opens() boottime.Instant {
 
 // expires returns the instant from which the lease may be taken over.
 func (w *watch) expires() boottime.Instant {
-	return w.since.Add(time.Duration(float64(w.row.Lease) * driftFactor))
+	lease := w.row.Lease
+	if w.lowered {
+		lease = w.guard
+	}
+	return w.since.Add(time.Duration(float64(lease) * driftFactor))
 }
 
 // open reports whether the lease may be acquired now, and how. The owner name
@@ -90,6 +106,8 @@ func (w *watch) open(me string, now boottime.Instant) (how string, ok bool) {
 		return New, true
 	case w.gone:
 		return New, now >= w.expires()
+	case w.lowered:
+		return Expired, now >= w.expires()
 	case w.row.Owner == me:
 		return Released, true
 	case w.row.Free():
