@@ -2,22 +2,15 @@ package recipes_test
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"solojob/fence"
 	"solojob/fence/internal/proof"
 )
-
-// limit bounds one run of one block: the AWS CLI alone can take ten seconds on a
-// loaded machine.
-const limit = 2 * time.Minute
 
 // Every code block of the page runs, and those that say they fence do.
 func TestEveryBlockOfThePage(t *testing.T) {
@@ -207,15 +200,6 @@ esac
 	}
 }
 
-func need(t *testing.T, tool string) string {
-	t.Helper()
-	path, err := exec.LookPath(tool)
-	if err != nil {
-		proof.Missing(t, tool+" is not installed")
-	}
-	return path
-}
-
 // build compiles what a recipe needs of this module.
 func build(t *testing.T, binary, source string) {
 	t.Helper()
@@ -242,25 +226,9 @@ func (r recipe) tool(t *testing.T, name, script string) {
 // run runs the recipe to its end, and returns its exit status and all it said.
 func (r recipe) run(t *testing.T, f string, env ...string) (int, string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
-	command := exec.CommandContext(ctx, r.command[0], r.command[1:]...)
-	command.Dir = r.folder
-	for _, variable := range os.Environ() {
-		if !strings.HasPrefix(variable, fence.Variable+"=") && !strings.HasPrefix(variable, "AWS_") {
-			command.Env = append(command.Env, variable)
-		}
-	}
-	command.Env = append(command.Env, "PATH="+filepath.Join(r.folder, "bin")+string(filepath.ListSeparator)+os.Getenv("PATH"))
-	command.Env = append(command.Env, r.store.env()...)
-	command.Env = append(command.Env, env...)
-	if f != "" {
-		command.Env = append(command.Env, fence.Variable+"="+f)
-	}
-	output, err := command.CombinedOutput()
-	var exit *exec.ExitError
-	if ctx.Err() != nil || err != nil && !errors.As(err, &exit) {
-		t.Fatalf("FENCE=%q: %v\n%s", f, errors.Join(ctx.Err(), err), output)
-	}
-	return command.ProcessState.ExitCode(), string(output)
+	path := "PATH=" + filepath.Join(r.folder, "bin") + string(filepath.ListSeparator) + os.Getenv("PATH")
+	all := append(append(r.store.env(), path), env...)
+	started := start(t, r.folder, withFence(all, f), r.command...)
+	status := started.wait(t)
+	return status, started.output()
 }

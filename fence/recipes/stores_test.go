@@ -65,10 +65,7 @@ func openDynamoDB(t *testing.T, withTable bool) dynamoDB {
 		t.Fatal(err)
 	}
 	t.Cleanup(served.Close)
-	opened := dynamoDB{url: served.URL(), db: dynamodb.New(dynamodb.Options{
-		BaseEndpoint: aws.String(served.URL()), Region: "eu-west-1",
-		Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
-	})}
+	opened := dynamoDB{url: served.URL(), db: dynamoDBClient(served.URL())}
 	if withTable {
 		_, err := opened.db.CreateTable(t.Context(), &dynamodb.CreateTableInput{
 			TableName:            aws.String("ledger"),
@@ -81,6 +78,13 @@ func openDynamoDB(t *testing.T, withTable bool) dynamoDB {
 		}
 	}
 	return opened
+}
+
+func dynamoDBClient(url string) *dynamodb.Client {
+	return dynamodb.New(dynamodb.Options{
+		BaseEndpoint: aws.String(url), Region: "eu-west-1",
+		Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
+	})
 }
 
 func (s dynamoDB) env() []string { return awsEnv("AWS_ENDPOINT_URL_DYNAMODB=" + s.url) }
