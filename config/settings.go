@@ -93,7 +93,7 @@ func table() []setting {
 		}.choice(ModeService, ModeCron, ModeOnce),
 		{
 			name: "SCHEDULE", unset: "none",
-			accepts: "five cron fields (minute, hour, day of month, month, day of week), six with seconds in front, @hourly and the like, or @every and a duration; up to 255 bytes",
+			accepts: "five cron fields (minute, hour, day of month, month, day of week), six with seconds in front, @hourly and the like, or @every and a duration; CRON_TZ=Zone in front for a zone of its own; up to 255 bytes",
 			meaning: "When the job runs.",
 			check:   checkSchedule,
 		},

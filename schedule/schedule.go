@@ -122,7 +122,7 @@ func (s *Schedule) fromWall(at int64) (tick int64, ok bool) {
 		place := at + p.offset // what the wall clock shows at that second
 
 		// 1. What the clock jumped over comes at the first instant after it.
-		jumpedTo, shown := p.jump(s.zone, at, s.pattern)
+		jumpedTo, shown := p.jump(s.zone, at)
 		if at == p.start && shown < jumpedTo {
 			if n, ok := next.from(shown); ok && n < jumpedTo {
 				return at, true

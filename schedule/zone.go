@@ -36,27 +36,18 @@ func periodAt(zone *time.Location, at int64) period {
 const secondsPerDay = 24 * 60 * 60
 
 // widest is more than two offsets ever differed by: the zone database has local
-// mean times from -15:57 (Manila) to +15:03 (Juneau).
+// mean times from -15:57 (Manila) to +15:03 (Juneau). So, after that time, the
+// wall clock shows nothing that it showed before a jump; and no zone's clock
+// ever jumped twice within it.
 const widest = 32 * 60 * 60
 
 // jump returns the place to which the wall clock jumped when the period began,
-// and the place up to which all places were done with by then: the latest shown
-// until then, or, for a pattern, the one shown just before. When the second at
-// is so far into the period that neither matters, it spares the search.
-func (p period) jump(zone *time.Location, at int64, pattern bool) (to, shown int64) {
+// and the place that it would have shown: all before that had been shown. When
+// the second at is so far into the period that neither matters any more, it
+// spares the search.
+func (p period) jump(zone *time.Location, at int64) (to, shown int64) {
 	if p.start == math.MinInt64 || at-p.start > widest {
 		return math.MinInt64, math.MinInt64
 	}
-	to = p.start + p.offset
-	before := periodAt(zone, p.start-1)
-	shown = p.start + before.offset
-	if pattern {
-		return to, shown
-	}
-	for before.start != math.MinInt64 && before.start > p.start-widest {
-		end := before.start
-		before = periodAt(zone, end-1)
-		shown = max(shown, end+before.offset)
-	}
-	return to, shown
+	return p.start + p.offset, p.start + periodAt(zone, p.start-1).offset
 }
