@@ -13,6 +13,8 @@ import (
 const (
 	// lateAfter is how late a run may start without a remark.
 	lateAfter = 10 * time.Second
+	// widestTask leaves room for the bars beside the names of hosts.
+	widestTask = 12
 	// widestBar is the longest bar of the chart, in columns.
 	widestBar = 40
 )
@@ -58,7 +60,7 @@ func RenderHistory(v View, n int, s Style) string {
 	if v.Job().State == JobRunning {
 		b.WriteString(s.indented(0, "now: "+v.jobText()))
 	}
-	b.WriteString("\n" + summary(runs) + "\n")
+	b.WriteString("\n" + s.indented(0, summary(runs)))
 	return b.String()
 }
 
@@ -73,7 +75,7 @@ func (v *View) chart(runs []Run, longest time.Duration, s Style) []string {
 	}
 	columns := []column{
 		{title: first}, {title: "STATE"}, {title: "STATUS", right: true}, {title: "TRY", right: true},
-		{title: "FENCE", right: true}, {title: "TASK", least: shortTask + 1}, {title: "TOOK", right: true},
+		{title: "FENCE", right: true}, {title: "TASK"}, {title: "TOOK", right: true},
 	}
 	var rows [][]cell
 	for _, r := range runs {
@@ -83,7 +85,7 @@ func (v *View) chart(runs []Run, longest time.Duration, s Style) []string {
 		}
 		rows = append(rows, []cell{
 			{cmp.Or(r.Tick, r.Started), ""}, {r.State, runColour(r.State)}, {fmt.Sprint(r.ExitCode), ""}, {try, ""},
-			{fmt.Sprint(r.Fence), ""}, {holder(r.Owner, ""), ""}, {span(r.Duration), ""},
+			{fmt.Sprint(r.Fence), ""}, {cut(holder(r.Owner, ""), widestTask), ""}, {span(r.Duration), ""},
 		})
 	}
 	_, taken := measure(columns, rows)

@@ -12,8 +12,9 @@ import (
 // something else on a screen, and into a chat.
 const pageWidth = 100
 
-// narrowest is the width below which lines are left to the terminal to break.
-const narrowest = 60
+// narrowest is the width below which lines are left to the terminal to break: the
+// tables need about as much.
+const narrowest = 80
 
 // Style is how text is laid out.
 type Style struct {
