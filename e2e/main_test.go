@@ -47,7 +47,7 @@ func buildAndRun(m *testing.M) int {
 
 // atATime is how many tests run at once, unless -parallel says otherwise: these
 // wait for leases most of their time, so there may be more than there are cores.
-const atATime = "6"
+const atATime = "5"
 
 func waitTogether() error {
 	flag.Parse()

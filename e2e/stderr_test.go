@@ -15,7 +15,7 @@ import (
 
 // quick has a lease so short that ten of them pass in a test.
 var quick = Timing{
-	Lease: 2 * time.Second, Heartbeat: 250 * time.Millisecond, Poll: 250 * time.Millisecond,
+	Lease: 3 * time.Second, Heartbeat: 600 * time.Millisecond, Poll: 400 * time.Millisecond,
 	LossGrace: 400 * time.Millisecond, KillMargin: 400 * time.Millisecond, StopGrace: 10 * time.Second,
 }
 
@@ -43,7 +43,7 @@ func TestUselessStderr(t *testing.T) {
 			b := w.Start(Start{Name: "b"})
 			b.Logged("standing by", 1)
 			var want strings.Builder
-			until := time.Now().Add(quick.Lease * time.Duration(rounds(3, 10)))
+			until := time.Now().Add(quick.Lease * time.Duration(rounds(2, 10)))
 			for n := 1; time.Now().Before(until); n++ {
 				text := strings.Repeat("output of the job\n", 1000)
 				want.WriteString(text)

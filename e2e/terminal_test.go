@@ -88,10 +88,7 @@ func TestCtrlZ(t *testing.T) {
 	if state := stateOf(first.PID); state == "T" {
 		t.Errorf("the job was stopped along with its agent")
 	}
-	dead := w.Dead(first)
-	if end := w.lastKept(a).Add(w.timing.Lease); dead > end {
-		t.Errorf("the job died %v after its lease had ended", dead.Sub(end))
-	}
+	w.diesInTime(first, a)
 	w.Life(2)
 	w.standsBy(a, w.signalProcess(a.PID, syscall.SIGCONT, "agent a"))
 }
