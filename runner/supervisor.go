@@ -50,6 +50,7 @@ func supervise() int {
 		control: inbox{fd: controlFD},
 		report:  outbox{fd: reportFD},
 	}
+	forgetProgram()
 	s.report.put(frameReady, nil)
 	s.loop()
 	return supervisorDone
