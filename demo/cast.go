@@ -157,7 +157,10 @@ func (c *cast) freeze(name, note string) {
 	t := c.task(name)
 	t.cmd.Process.Signal(syscall.SIGSTOP)
 	for _, run := range c.recorder.living(name) {
-		t.frozen = append(t.frozen, run.Ppid, run.Pid)
+		if run.Ppid != t.cmd.Process.Pid {
+			t.frozen = append(t.frozen, run.Ppid) // the supervisor
+		}
+		t.frozen = append(t.frozen, run.Pid)
 	}
 	for _, pid := range t.frozen {
 		c.undertaker.watch(pid)

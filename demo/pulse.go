@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// beat is how often the pulse is felt, and busy the hold-up from which on a machine
+// feelEvery is how often the pulse is felt, and starved the hold-up from which on a machine
 // counts as too busy for the demo: it must leave the agents time for several
 // renewals within a lease.
 const (
-	beat = 50 * time.Millisecond
-	busy = heartbeat
+	feelEvery = 50 * time.Millisecond
+	starved   = heartbeat
 )
 
 // pulse measures how long this process is kept from running, so that a demo that failed on
@@ -28,10 +28,10 @@ func feelPulse() *pulse {
 			select {
 			case <-p.quit:
 				return
-			case <-time.After(beat):
+			case <-time.After(feelEvery):
 			}
 			now := time.Now()
-			p.worst = max(p.worst, now.Sub(last)-beat)
+			p.worst = max(p.worst, now.Sub(last)-feelEvery)
 			last = now
 		}
 	})

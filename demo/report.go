@@ -8,8 +8,10 @@ import (
 // print puts a verdict into words, on the page of a timeline.
 func (v *Verdict) print(t *timeline) {
 	t.rule("Verdict")
-	t.paragraph(indent, "Measured by the connection that every job holds, which the kernel closes when the process dies and "+
-		"not before, and by the store, which saw every write. No agent was asked.")
+	t.paragraph(indent, "No agent was asked. A job counts from its first statement until the kernel closes the connection that it "+
+		"holds, which happens when the process dies, and not while it is frozen. The writes are those that the store saw. "+
+		"\"Moved\" is the time from the old job's last work (scene 1), or from the fault, to the new job's first statement. "+
+		"All tasks were on this machine.")
 	fmt.Fprintln(t.out)
 	t.table("", "jobs", "alive", "moved", "", "stale writes", t.paint.bold)
 	t.table("", "run", "at once", "within", "tried", "accepted", t.paint.bold)
@@ -63,14 +65,14 @@ func (v *Verdict) explain(t *timeline) {
 	for n := sceneDeploy; n <= sceneControl; n++ {
 		for _, m := range v.Scenes[n].Moves {
 			if m.How == Killed {
-				t.paragraph(indent, fmt.Sprintf("%d: the job was dead %s after its agent.", n, short(m.Dead)))
+				t.paragraph(indent, fmt.Sprintf("Scene %d: the job was dead %s after its agent.", n, short(m.Dead)))
 			}
 			if m.How == Cut && m.Dead > 0 {
-				t.paragraph(indent, fmt.Sprintf("%d: the old job was dead %s before the new one started.", n, short(m.Gap-m.Dead)))
+				t.paragraph(indent, fmt.Sprintf("Scene %d: the old job was dead %s before the new one started.", n, short(m.Gap-m.Dead)))
 			}
 		}
 		for _, o := range v.Scenes[n].Overlaps {
-			t.paragraph(indent, fmt.Sprintf("%d: two jobs ran at once for %s.", n, short(o.For)))
+			t.paragraph(indent, fmt.Sprintf("Scene %d: two jobs ran at once for %s.", n, short(o.For)))
 		}
 	}
 	for _, th := range v.Scenes[scenePause].Thaws {
@@ -82,7 +84,7 @@ func (v *Verdict) explain(t *timeline) {
 // excuse says that the machine was too busy, if it was: then what failed may
 // work at the next try.
 func (t *timeline) excuse(held time.Duration) {
-	if held > busy {
+	if held > starved {
 		t.paragraph(indent, fmt.Sprintf("This machine is very busy: the demo itself was kept from running for %s at a time, "+
 			"and a lease of %v leaves little room for that. Try again when less is going on.", short(held), lease))
 	}

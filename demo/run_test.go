@@ -55,7 +55,7 @@ func TestTheDemoAsBuilt(t *testing.T) {
 	// Ctrl-C, while a task is frozen, and before any stands.
 	t.Run("interrupted", func(t *testing.T) {
 		t.Parallel()
-		for _, cue := range []string{"SIGSTOP to all of", "task A starts"} {
+		for _, cue := range []string{"SIGSTOP to all of", "A starts (version 1)"} {
 			printed, err := show(t, binary, cue, syscall.SIGINT)
 			if err == nil || !strings.Contains(printed, "Interrupted.") {
 				t.Errorf("interrupted at %q it ended with %v, after:\n%s", cue, err, printed)

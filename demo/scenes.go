@@ -63,8 +63,8 @@ func (d *director) deploy(ctx context.Context) error {
 		}
 	}
 	mark := d.mark()
-	d.cast.stop("A", "task A is told to stop (SIGTERM)")
-	d.cast.stop("B", "task B is told to stop (SIGTERM)")
+	d.cast.stop("A", "SIGTERM: A is told to stop")
+	d.cast.stop("B", "SIGTERM: B is told to stop")
 	if err := d.atWork(ctx, mark); err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func (d *director) crash(ctx context.Context) error {
 		"lease back: it has to run out before another task may have it.", holder))
 	mark := d.mark()
 	d.cast.kill(holder, "SIGKILL to the agent of "+holder)
-	if err := d.start(ctx, "E", "a replacement, as from ECS"); err != nil {
+	if err := d.start(ctx, "E", "a replacement"); err != nil {
 		return err
 	}
 	d.hint("waiting: a lease of %v must run out first", lease)
@@ -140,14 +140,14 @@ func (d *director) control(ctx context.Context) error {
 		return err
 	}
 	mark := d.mark()
-	if err := d.cast.startControl("X", "with a TTL lock"); err != nil {
+	if err := d.cast.startControl("X", "TTL lock"); err != nil {
 		return err
 	}
 	if err := d.atWork(ctx, mark); err != nil {
 		return err
 	}
 	_, run := d.holder()
-	if err := d.cast.startControl("Y", "with a TTL lock"); err != nil {
+	if err := d.cast.startControl("Y", "TTL lock"); err != nil {
 		return err
 	}
 	if err := d.wait(ctx, "task Y to stand by", func(all []Entry) bool { return has(all, Looked, "Y") }); err != nil {

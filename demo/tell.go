@@ -28,7 +28,7 @@ func (t *timeline) tell(e Entry, l *lane) string {
 func (t *timeline) tellTask(e Entry, l *lane) string {
 	switch e.Kind {
 	case Started:
-		return fmt.Sprintf("task %s starts (%s), pid %d", e.Task, e.Text, e.Pid)
+		return fmt.Sprintf("%s starts (%s), pid %d", e.Task, e.Text, e.Pid)
 	case Stopped:
 		l.stopped = true
 	case Killed:
@@ -53,7 +53,7 @@ func (t *timeline) tellTask(e Entry, l *lane) string {
 		if !l.stopped {
 			return "" // killed: that has been said; or the show is over
 		}
-		return fmt.Sprintf("task %s is gone (%s)", e.Task, e.Text)
+		return fmt.Sprintf("%s is gone (%s)", e.Task, e.Text)
 	}
 	return e.Text
 }
@@ -115,12 +115,12 @@ func (t *timeline) tellJob(e Entry, l *lane) string {
 	case Told:
 		l.told = true
 		if l.cut {
-			return fmt.Sprintf("%s's job is told to end: the lease is slipping", e.Task)
+			return fmt.Sprintf("%s's job gets SIGTERM: the lease is slipping", e.Task)
 		}
-		return fmt.Sprintf("%s's job is told to end (SIGTERM)", e.Task)
+		return fmt.Sprintf("%s's job gets SIGTERM", e.Task)
 	case Ended:
 		t.ended = e.At
-		return fmt.Sprintf("%s's job has done its last work, and ends", e.Task)
+		return fmt.Sprintf("%s's job has done its last work", e.Task)
 	default: // Died
 		l.run = 0
 		switch {

@@ -92,9 +92,10 @@ func (t *timeline) follow(log *chronicle) <-chan struct{} {
 }
 
 func (t *timeline) prologue() {
-	t.paragraph(0, "solojob demo: one job that must never run twice, several tasks that compete to run it. Real processes, "+
-		"real signals, a DynamoDB in memory. The job writes to a register ten times a second, with its FENCE; the register "+
-		"refuses a FENCE lower than one it has seen.")
+	t.paragraph(0, "solojob demo: several tasks compete to run one job, which must never run twice at once. Whoever holds the "+
+		"lease runs it, and every launch gets a number, FENCE, higher than all before. The job writes to a register ten times a "+
+		"second and shows its FENCE; the register refuses one that is lower than it has seen. The processes, the signals and "+
+		"DynamoDB's protocol are real; the table is in memory.")
 	fmt.Fprintf(t.out, "\n%*s%s   the job runs in this task, with FENCE 2\n", indent, "", t.paint.job("JOB 2"))
 	fmt.Fprintf(t.out, "%*s%s the task waits for the lease (%v here, 30s by default)\n", indent, "", t.paint.dim("standby"), lease)
 }

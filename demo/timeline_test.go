@@ -73,7 +73,7 @@ func TestTheTimelineTellsTheStory(t *testing.T) {
 	at := 0
 	for _, want := range []string{
 		"JOB 1                                   A's job starts: FENCE 1, pid 4194304",
-		"ending 1                                A's job is told to end",
+		"ending 1                                A's job gets SIGTERM",
 		"A gives the lease back",
 		"JOB 2               C's job starts 400 ms later: FENCE 2",
 		"C's job is dead, 100 ms after its agent",
@@ -82,7 +82,7 @@ func TestTheTimelineTellsTheStory(t *testing.T) {
 		"frozen 3  JOB 4     E's job starts, 200 ms after the fault: FENCE 4",
 		"STALE 3   JOB 4     REFUSED: a write of D with its old FENCE 3",
 		"D's job is killed, 100 ms after the thaw",
-		"ending 4  E's job is told to end: the lease is slipping",
+		"ending 4  E's job gets SIGTERM: the lease is slipping",
 		"cut off   E's job is killed: it did not end in time",
 		"JOB       JOB       ACCEPTED: a write of X, while Y has the lock",
 		"KEPT:",
