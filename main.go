@@ -58,6 +58,11 @@ func (e *exit) Error() string {
 	return e.err.Error()
 }
 
+// ExitStatus is what the program ends with.
+func (e *exit) ExitStatus() int { return e.status }
+
+func (e *exit) Unwrap() error { return e.err }
+
 func execute(caught signals.Caught) int {
 	root := &cobra.Command{
 		Use:           "solojob",
@@ -68,14 +73,17 @@ func execute(caught signals.Caught) int {
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(runCommand(caught), onceCommand(caught), nextCommand(), demoCommand(caught), demoPart(), devCommand(caught), healthCommand(), versionCommand())
+	root.AddCommand(operatorCommands(caught)...)
+	root.AddCommand(setupCommands(caught)...)
+	root.AddCommand(putCommand())
 	err := root.Execute()
 	if err == nil {
 		return agent.ExitOK
 	}
 	status := exitConfig // a wrong command line
-	var e *exit
+	var e interface{ ExitStatus() int }
 	if errors.As(err, &e) {
-		status = e.status
+		status = e.ExitStatus()
 	}
 	if text := err.Error(); text != "" {
 		fmt.Fprintf(os.Stderr, "solojob: %s\n", text)

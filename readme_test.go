@@ -26,3 +26,24 @@ func TestReadmeSettings(t *testing.T) {
 		t.Errorf("the table in README.md should be\n%s", table.String())
 	}
 }
+
+// Every module that we require directly is explained.
+func TestDependenciesAreExplained(t *testing.T) {
+	mod, err := os.ReadFile("go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("docs/DEPENDENCIES.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(mod)) {
+		fields := strings.Fields(strings.TrimPrefix(strings.TrimSpace(line), "require "))
+		if len(fields) != 2 || !strings.Contains(fields[0], ".") || !strings.HasPrefix(fields[1], "v") {
+			continue // indirect ones have a comment behind them
+		}
+		if !strings.Contains(string(page), "`"+fields[0]+"`") {
+			t.Errorf("docs/DEPENDENCIES.md says nothing of %s", fields[0])
+		}
+	}
+}

@@ -87,7 +87,7 @@ func (r *run) main(command []string) error {
 	}
 	lines := openLog(cfg)
 	defer closeLog(lines)
-	log := slog.New(lines.Handler()).With("lease", cfg.Lease)
+	log := slog.New(lines.Handler())
 
 	here, err := r.whereabouts(cfg, log)
 	if err != nil || here == nil {
@@ -234,10 +234,11 @@ func execError(err error) error {
 func openLog(cfg *config.Config) *logqueue.Queue {
 	return logqueue.New(stderrFD, func(w io.Writer) slog.Handler {
 		options := &slog.HandlerOptions{Level: cfg.LogLevel}
+		var h slog.Handler = slog.NewJSONHandler(w, options)
 		if cfg.LogFormat == config.LogText {
-			return slog.NewTextHandler(w, options)
+			h = slog.NewTextHandler(w, options)
 		}
-		return slog.NewJSONHandler(w, options)
+		return h.WithAttrs([]slog.Attr{slog.String("lease", cfg.Lease)}) // of the queue's own lines, too
 	})
 }
 

@@ -129,6 +129,9 @@ func leaseTransport(shared aws.HTTPClient) *http.Transport {
 	return t
 }
 
+// ForJobs is a client for writes that are a job's own, with the SDK's retries.
+func (c *Client) ForJobs() *dynamodb.Client { return c.other }
+
 // Close closes the idle connections.
 func (c *Client) Close() {
 	c.transport.CloseIdleConnections()

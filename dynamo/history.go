@@ -1,11 +1,9 @@
 package dynamo
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -15,9 +13,6 @@ import (
 // historySize is how many runs of a lease are kept: an item each, and the item
 // of a run replaces that of the run whose fence was so much lower.
 const historySize = 100
-
-// runItems begins the sort keys of the runs.
-const runItems = "run#"
 
 // Run is what the history keeps of one run.
 type Run struct {
@@ -53,7 +48,7 @@ func (s *Store) Record(ctx context.Context, r Run) error {
 	u.setString("by", r.By)
 	condition := fmt.Sprintf("attribute_not_exists(%s) OR %s < %s", u.name("fence"), u.name("fence"), ":fence")
 	key := map[string]types.AttributeValue{
-		"pk": s.key["pk"], "sk": text(fmt.Sprintf("%s%02d", runItems, r.Fence%historySize)),
+		"pk": s.key["pk"], "sk": text(fmt.Sprintf("%s%02d", runPrefix, r.Fence%historySize)),
 	}
 	expression := u.expression()
 	backoff := firstRetry
@@ -87,45 +82,4 @@ func stampOrEmpty(t time.Time) string {
 		return ""
 	}
 	return stamp(t)
-}
-
-// Runs returns the history of the lease, the latest run first.
-func (s *Store) Runs(ctx context.Context) ([]Run, error) {
-	names := map[string]string{"#pk": "pk", "#sk": "sk"}
-	condition := "#pk = :pk AND begins_with(#sk, :runs)"
-	var runs []Run
-	var from map[string]types.AttributeValue
-	for {
-		out, err := s.client.other.Query(ctx, &dynamodb.QueryInput{
-			TableName: &s.table, KeyConditionExpression: &condition, ExpressionAttributeNames: names,
-			ExpressionAttributeValues: map[string]types.AttributeValue{":pk": s.key["pk"], ":runs": text(runItems)},
-			ExclusiveStartKey:         from,
-		})
-		if err != nil {
-			return nil, s.faults.sentence(ctx, err)
-		}
-		for _, item := range out.Items {
-			run, err := parseRun(item)
-			if err != nil {
-				return nil, err
-			}
-			runs = append(runs, run)
-		}
-		if from = out.LastEvaluatedKey; len(from) == 0 {
-			break
-		}
-	}
-	slices.SortFunc(runs, func(a, b Run) int { return cmp.Compare(b.Fence, a.Fence) })
-	return runs, nil
-}
-
-func parseRun(item map[string]types.AttributeValue) (Run, error) {
-	p := parser{item: item}
-	r := Run{
-		Fence: p.number("fence"), Kind: p.text("kind"), Tick: p.text("tick"), Attempt: int(p.number("attempt")),
-		Owner: p.text("owner"), Started: p.time("started"), Ended: p.time("ended"),
-		Duration: time.Duration(p.number("duration_ms")) * time.Millisecond,
-		ExitCode: int(p.number("exit_code")), State: p.text("state"), Why: p.text("why"), By: p.text("by"),
-	}
-	return r, p.err("a run of the history")
 }

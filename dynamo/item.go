@@ -88,19 +88,6 @@ func (p *parser) text(name string) string {
 	return ""
 }
 
-// time reads an instant; an empty string is the zero time.
-func (p *parser) time(name string) time.Time {
-	s := p.text(name)
-	if s == "" {
-		return time.Time{}
-	}
-	t, err := time.Parse(time.RFC3339, s)
-	if err != nil {
-		p.fault(name, "is no time like 2026-01-02T03:04:05Z")
-	}
-	return t
-}
-
 func (p *parser) number(name string) int64 {
 	switch v := p.item[name].(type) {
 	case nil:
