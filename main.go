@@ -108,7 +108,11 @@ func demoCommand(caught signals.Caught) *cobra.Command {
 			if columns, _, err := term.GetSize(stdoutFD); err == nil {
 				o.Columns = columns
 			}
-			if err := demo.Run(ctx, o); err != nil {
+			err = demo.Run(ctx, o)
+			switch {
+			case errors.Is(err, context.Canceled):
+				return &exit{status: exitInterrupted} // the demo has said so
+			case err != nil:
 				return &exit{1, err}
 			}
 			return nil
@@ -117,6 +121,9 @@ func demoCommand(caught signals.Caught) *cobra.Command {
 }
 
 const stdoutFD = 1
+
+// exitInterrupted is how a shell reports a command that Ctrl-C ended.
+const exitInterrupted = 130
 
 // demoPart is the demo's own way to run itself in other parts.
 func demoPart() *cobra.Command {
