@@ -49,7 +49,7 @@ func (s *session) carryOut(ctx context.Context, c command) error {
 	if err != nil {
 		return s.refuse(c, r, err)
 	}
-	if c.request && !c.noWait && !r.after.Free() {
+	if c.request && !c.noWait && !r.after.unheld() {
 		if err := s.awaitReading(ctx, c.key, &r); err != nil {
 			return err
 		}

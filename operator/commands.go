@@ -27,9 +27,9 @@ const (
 // Commands returns the operator's commands, to be added to the root command.
 // Connect finds the table as the agent does. An error that has an ExitStatus
 // method says what to end with; all others are errors of the command line, or
-// connect's own.
+// connect's own. What deps leaves out has a default.
 func Commands(connect func(context.Context) (Table, error), deps Deps) []*cobra.Command {
-	c := &commands{connect: connect, deps: deps}
+	c := &commands{connect: connect, deps: deps.withDefaults()}
 	return []*cobra.Command{
 		c.status(), c.history(), c.handover(), c.breakLease(), c.pause(), c.resume(), c.runNow(), c.fence(),
 	}

@@ -76,6 +76,7 @@ type state struct {
 	alive bool // its holder beats
 }
 
+// They are in an order in which each may follow the one before in one table.
 func states() []state {
 	return []state{
 		{name: "none"},
@@ -85,13 +86,13 @@ func states() []state {
 		{name: "running", items: []item{running}, alive: true},
 		{name: "launching", items: []item{running.with(item{"run_since": "2026-01-02T03:00:07Z", "tick_attempt": 2})}, alive: true},
 		{name: "draining", items: []item{running.with(item{"draining": true})}, alive: true},
-		{name: "silent", items: []item{running}},
+		{name: "silent", items: []item{running.with(item{"lease_ms": 6000})}},
 		{name: "paused", items: []item{held.with(item{"paused": true, "paused_by": alice})}, alive: true},
 		{name: "asked", items: []item{running.with(item{
 			"handover": anOwner, "handover_now": false, "handover_by": alice, "run_now": "00c0ffee", "run_by": alice,
 		})}, alive: true},
 		{name: "damaged", items: []item{held.with(item{"fence": "41"})}},
-		{name: "vanished", items: []item{{"pk": "nightly", "sk": "lease", "fence": 41}}},
+		{name: "vanished", items: []item{{"pk": "nightly", "sk": "lease", "fence": 41, "owner": anOwner, "lease_ms": 30000}}},
 		{name: "full", items: append(fullHistory(), held.with(item{"fence": 240, "revision": "43", "announced": "44"})), alive: true},
 	}
 }
@@ -193,9 +194,10 @@ var commands = [][]string{
 // lines of at most a hundred columns; the same against two different servers.
 func TestEveryCommandInEveryState(t *testing.T) {
 	onEachServer(t, func(t *testing.T, url string) {
+		s := newStore(t, url)
 		for _, st := range states() {
 			t.Run(st.name, func(t *testing.T) {
-				got := st.transcript(newStore(t, url), terminal{caller: "bob@desk", answer: "nightly"}, commands...)
+				got := st.transcript(s, terminal{caller: "bob@desk", answer: "nightly"}, commands...)
 				golden(t, st.name, got)
 				for _, line := range strings.Split(got, "\n") {
 					if n := utf8.RuneCountInString(line); n > 100 && !strings.HasPrefix(line, "solojob: ") {
@@ -210,6 +212,7 @@ func TestEveryCommandInEveryState(t *testing.T) {
 // With --json every command prints one document, with the same facts.
 func TestJSON(t *testing.T) {
 	onEachServer(t, func(t *testing.T, url string) {
+		s := newStore(t, url)
 		for _, st := range states() {
 			t.Run(st.name, func(t *testing.T) {
 				commands := [][]string{{"status", "nightly", "--json"}}
@@ -227,7 +230,7 @@ func TestJSON(t *testing.T) {
 				case "none":
 					commands = append(commands, []string{"history", "nightly", "--json"}, []string{"pause", "nightly", "--json"})
 				}
-				golden(t, "json-"+st.name, st.transcript(newStore(t, url), terminal{caller: "bob@desk"}, commands...))
+				golden(t, "json-"+st.name, st.transcript(s, terminal{caller: "bob@desk"}, commands...))
 			})
 		}
 	})

@@ -96,7 +96,7 @@ func (v *View) json() *leaseJSON {
 		Paused: v.Requests.Paused, PausedBy: v.Requests.PausedBy, ChangedBy: v.ChangedBy,
 		Advice: v.advice(),
 	}
-	if v.Watched && !v.Free() {
+	if v.Watched && !v.unheld() {
 		h := v.Heartbeat
 		j.Heartbeat = &heartbeatJSON{AgeMS: h.Age.Milliseconds(), Seen: h.Changed, Silent: h.Silent}
 		if h.Silent {

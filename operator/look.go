@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -39,6 +40,11 @@ func (s *session) status(ctx context.Context, name string, o lookOptions) error 
 		return err
 	}
 	if len(l.leases) == 0 {
+		if s.json {
+			if err := l.show(nil, "", o.watch); err != nil {
+				return err
+			}
+		}
 		if name != "" {
 			return s.absent(ctx, Key{name, ServiceItem})
 		}
@@ -228,8 +234,9 @@ func (s *session) showHistory(ctx context.Context, name string, n int) error {
 	if err != nil {
 		return err
 	}
+	var unknown error
 	if lease == nil && len(runs) == 0 {
-		return s.absent(ctx, k)
+		unknown = s.absent(ctx, k)
 	}
 	if lease == nil { // the row was deleted, its runs were not
 		lease = &Lease{Key: k}
@@ -244,7 +251,10 @@ func (s *session) showHistory(ctx context.Context, name string, n int) error {
 		for _, r := range runs[max(0, len(runs)-n):] {
 			document.Runs = append(document.Runs, r.json())
 		}
-		return writeJSON(s.out, document, false)
+		return cmp.Or(writeJSON(s.out, document, false), unknown)
+	}
+	if unknown != nil {
+		return unknown
 	}
 	_, err = fmt.Fprint(s.out, RenderHistory(v, n, s.Style))
 	return err

@@ -93,7 +93,7 @@ func TestStatusGoesOn(t *testing.T) {
 	}
 	left := strings.Join(strings.Fields(r.stdout), " ") // lines are broken where they have to be
 	for _, says := range []string{
-		"none in 0.0s of watching", "HELD", "just now", "2.0s ago", "10s ago", "SILENT", "the last one 12s ago", "takes over in about 18s",
+		"being watched for", "HELD", "none in 2.0s of watching", "just now", "2.0s ago", "10s ago", "SILENT", "the last one 12s ago", "takes over in about 18s",
 		"its lease ran out 1.3s ago: no other task seems to be alive",
 	} {
 		_, after, found := strings.Cut(left, says)

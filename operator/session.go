@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"solojob/boottime"
 	"solojob/leader"
 )
 
@@ -38,19 +40,39 @@ func refused(format string, a ...any) *Error {
 
 // Deps are what the commands need of the outside.
 type Deps struct {
-	// Caller names who asks, as it stands in the row: the AWS identity, or
+	// Caller names who asks, as it stands in the row: the AWS identity; by default
 	// [LocalCaller]. It is called for changes only.
 	Caller func(context.Context) string
-	// UntilStopped returns a context that ends when the program is told to stop.
+	// UntilStopped returns a context that ends when the program is told to stop; by
+	// default nothing tells it to.
 	UntilStopped func(context.Context) (context.Context, context.CancelFunc)
 
-	Clock  leader.Clock
-	Wall   func() time.Time // where the store tells no time
-	Random io.Reader        // crypto/rand.Reader
+	Clock  leader.Clock     // by default [boottime.Clock]
+	Wall   func() time.Time // where the store tells no time; by default [time.Now]
+	Random io.Reader        // by default [rand.Reader]
 
 	Style    Style
 	Terminal bool // a person reads stdout as it is written
 	Answers  bool // a person can answer on stdin
+}
+
+func (d Deps) withDefaults() Deps {
+	if d.Caller == nil {
+		d.Caller = LocalCaller
+	}
+	if d.UntilStopped == nil {
+		d.UntilStopped = context.WithCancel
+	}
+	if d.Clock == nil {
+		d.Clock = boottime.Clock{}
+	}
+	if d.Wall == nil {
+		d.Wall = time.Now
+	}
+	if d.Random == nil {
+		d.Random = rand.Reader
+	}
+	return d
 }
 
 // LocalCaller is the user and host that asks, for where no AWS identity is known.
@@ -105,16 +127,18 @@ func (s *session) unique(n int) (string, error) {
 const (
 	// attempts is how often a read is tried, and what a lost reply did is looked up.
 	attempts = 3
-	// attemptLimit bounds one attempt.
+	// attemptLimit bounds one attempt of a request, and listLimit a listing, which
+	// takes a request for each megabyte of the table.
 	attemptLimit = 5 * time.Second
+	listLimit    = time.Minute
 	// backoff is between two.
 	backoff = 300 * time.Millisecond
 )
 
 // try makes one request until it is answered, a few times at most.
-func try[T any](ctx context.Context, s *session, request func(context.Context) (T, error)) (T, error) {
+func try[T any](ctx context.Context, s *session, limit time.Duration, request func(context.Context) (T, error)) (T, error) {
 	for n := 1; ; n++ {
-		limited, cancel := context.WithTimeout(ctx, attemptLimit)
+		limited, cancel := context.WithTimeout(ctx, limit)
 		result, err := request(limited)
 		cancel()
 		if err == nil || n == attempts || errors.Is(err, leader.ErrRefused) || ctx.Err() != nil {
@@ -130,11 +154,11 @@ func try[T any](ctx context.Context, s *session, request func(context.Context) (
 }
 
 func (s *session) read(ctx context.Context, k Key) (*Lease, error) {
-	return try(ctx, s, func(ctx context.Context) (*Lease, error) { return s.table.Lease(ctx, k) })
+	return try(ctx, s, attemptLimit, func(ctx context.Context) (*Lease, error) { return s.table.Lease(ctx, k) })
 }
 
 func (s *session) list(ctx context.Context) ([]*Lease, error) {
-	found, err := try(ctx, s, s.table.Leases)
+	found, err := try(ctx, s, listLimit, s.table.Leases)
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +171,7 @@ func (s *session) list(ctx context.Context) ([]*Lease, error) {
 }
 
 func (s *session) runs(ctx context.Context, lease string) ([]Run, error) {
-	runs, err := try(ctx, s, func(ctx context.Context) ([]Run, error) { return s.table.Runs(ctx, lease) })
+	runs, err := try(ctx, s, attemptLimit, func(ctx context.Context) ([]Run, error) { return s.table.Runs(ctx, lease) })
 	sortRuns(runs)
 	return runs, err
 }

@@ -44,7 +44,11 @@ func RenderDetails(v View, s Style) string {
 			b.WriteString(s.labelled(label, labelWidth, colour, text))
 		}
 	}
-	if state != Damaged {
+	switch state {
+	case Damaged:
+	case Vanished: // what else stands in the row says nothing
+		line("fence", "", fmt.Sprint(v.Fence))
+	default:
 		line("holder", "", v.Owner)
 		line("revision", "", v.revisionText())
 		line("fence", "", fmt.Sprint(v.Fence))
@@ -88,7 +92,7 @@ func (v *View) revisionText() string {
 func (v *View) heartbeatText() string {
 	h := v.Heartbeat
 	switch {
-	case v.Free():
+	case v.unheld():
 		return ""
 	case !v.Watched:
 		return fmt.Sprintf("not watched; the lease lasts %s", setting(v.Row.Lease))
@@ -98,6 +102,8 @@ func (v *View) heartbeatText() string {
 		return fmt.Sprintf("the last one %s ago; the lease lasts %s", span(h.Age), setting(v.Row.Lease))
 	case h.Changed:
 		return fmt.Sprintf("%s; the lease lasts %s", justNow(h.Age), setting(v.Row.Lease))
+	case h.Age < time.Second:
+		return "being watched for"
 	default:
 		return fmt.Sprintf("none in %s of watching, but with a lease of %s they may be up to %s apart",
 			span(h.Age), setting(v.Row.Lease), setting(v.Row.Lease/slowestBeat))
@@ -116,8 +122,6 @@ func (v *View) jobText() string {
 	j := v.Job()
 	var text string
 	switch {
-	case v.Vanishing():
-		return ""
 	case j.State == JobNone && v.Record.TickState == schedule.StateRunning && v.Item == ServiceItem:
 		text = "none; the run of tick " + v.Record.Tick + " was cut short"
 	case j.State == JobRunning:
@@ -148,10 +152,6 @@ func (v *View) jobText() string {
 	}
 	return text
 }
-
-// Vanishing reports whether the row counts as absent, so that what else stands
-// in it says nothing.
-func (v *View) Vanishing() bool { return v.State() == Vanished }
 
 // outcome is how a run ended: "done", "failed with status 3".
 func (r Run) outcome() string {
@@ -269,13 +269,16 @@ func RenderOverview(views []View, s Style) string {
 	for _, v := range views {
 		state := v.State()
 		row := []cell{
-			{v.Key.String(), ""}, {string(state), stateColour(state)}, {holder(v.Owner, v.Revision), ""}, {"", ""},
+			{v.Key.String(), ""}, {string(state), stateColour(state)}, {"", ""}, {"", ""},
 			{"", ""}, v.beatCell(), {v.jobCell(), ""}, v.lastCell(), {"", ""},
 		}
 		if state != Damaged {
 			row[3].text = fmt.Sprint(v.Fence)
 		}
-		if t, ok := instant(v.Since); ok && !v.Free() {
+		if !v.unheld() {
+			row[2].text = holder(v.Owner, v.Revision)
+		}
+		if t, ok := instant(v.Since); ok && !v.unheld() {
 			row[4].text = span(v.Now.Sub(t))
 		}
 		if next := v.NextTick(); !next.IsZero() {
@@ -311,7 +314,7 @@ func holder(owner, revision string) string {
 func (v *View) beatCell() cell {
 	h := v.Heartbeat
 	switch {
-	case v.Free() || v.Damage != "" || !v.Watched:
+	case v.unheld() || !v.Watched:
 		return cell{}
 	case h.Silent:
 		return cell{">" + span(h.Age), bad}

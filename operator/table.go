@@ -44,6 +44,10 @@ type Lease struct {
 	Damage string
 }
 
+// unheld reports whether there is nobody to watch and to ask: the lease is free,
+// or its row says nothing.
+func (l *Lease) unheld() bool { return l.Damage != "" || l.Beat == "" || l.Free() }
+
 // Run is one run in a lease's history. What was not written is zero.
 type Run struct {
 	Fence    int64

@@ -72,7 +72,7 @@ func (l *Lease) Job() Job {
 	var running bool
 	j := Job{Since: l.RunSince}
 	switch {
-	case l.Damage != "" || l.Beat == "" || l.Free():
+	case l.unheld():
 		return Job{State: JobNone}
 	case l.Launching:
 		running = l.RunSince != ""

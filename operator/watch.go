@@ -79,7 +79,7 @@ func silentAfter(lease time.Duration) time.Duration { return lease/slowestBeat +
 // settled reports whether watching for longer would tell nothing more: the
 // holder was seen to beat, or had time enough to.
 func (w *watcher) settled(l *Lease) bool {
-	if l.Damage != "" || l.Free() {
+	if l.unheld() {
 		return true
 	}
 	h := w.heartbeat(l)
@@ -103,7 +103,7 @@ func (w *watcher) watch(ctx context.Context, table Table, leases []*Lease) error
 			return err
 		}
 		for _, l := range leases {
-			if l.Damage != "" || l.Free() {
+			if l.unheld() {
 				continue
 			}
 			now, err := table.Lease(ctx, l.Key)
