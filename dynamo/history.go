@@ -48,7 +48,7 @@ func (s *Store) Record(ctx context.Context, r Run) error {
 	u.setString("by", r.By)
 	condition := fmt.Sprintf("attribute_not_exists(%s) OR %s < %s", u.name("fence"), u.name("fence"), ":fence")
 	key := map[string]types.AttributeValue{
-		"pk": s.key["pk"], "sk": text(fmt.Sprintf("%s%02d", runPrefix, r.Fence%historySize)),
+		"pk": s.key["pk"], "sk": text(fmt.Sprintf("%s%02d", s.runs(), r.Fence%historySize)),
 	}
 	expression := u.expression()
 	backoff := firstRetry
@@ -73,6 +73,18 @@ func (s *Store) Record(ctx context.Context, r Run) error {
 		}
 	}
 }
+
+// runs begins the sort keys of this lease's history. Once mode has a lease of its
+// own under the same name, which counts its own fences.
+func (s *Store) runs() string {
+	if sk, ok := s.key["sk"].(*types.AttributeValueMemberS); ok && sk.Value == OnceItem {
+		return onceRunPrefix
+	}
+	return runPrefix
+}
+
+// onceRunPrefix begins the sort keys of the runs of once mode.
+const onceRunPrefix = "once-" + runPrefix
 
 // firstRetry is the wait before the history is tried again; it doubles.
 const firstRetry = 100 * time.Millisecond
