@@ -15,7 +15,7 @@ import (
 func TestRequestsOfAgents(t *testing.T) {
 	t.Parallel()
 	timing := Timing{
-		Lease: 10 * time.Second, Heartbeat: time.Second, Poll: 500 * time.Millisecond,
+		Lease: 10 * time.Second, Heartbeat: 2 * time.Second, Poll: 500 * time.Millisecond,
 		LossGrace: time.Second, KillMargin: time.Second, StopGrace: 10 * time.Second,
 	}
 	w := newWorld(t, timing)
@@ -24,7 +24,7 @@ func TestRequestsOfAgents(t *testing.T) {
 	b := w.Start(Start{Name: "b"})
 	b.Logged("standing by", 1)
 	since := boottime.Now()
-	w.Until("six heartbeats", patience, func() bool { return len(w.store.Find(Renew, a.Door, since)) >= 6 })
+	w.Until("three heartbeats", patience, func() bool { return len(w.store.Find(Renew, a.Door, since)) >= 3 })
 	took := boottime.Now().Sub(since)
 
 	reads := w.store.Find(Read, b.Door, since)
@@ -40,20 +40,22 @@ func TestRequestsOfAgents(t *testing.T) {
 	if least := int(took/(timing.Poll*11/10)) / 2; len(reads) < least {
 		t.Errorf("the standby read only %d times in %v", len(reads), took)
 	}
-	holder := 0
+	// A machine too slow to answer an attempt in time has the holder try again.
+	retries := len(a.Lines("renewal failed"))
+	holder, wasted := 0, 0
 	for _, c := range w.store.Calls() {
 		if c.Door == a.Door && c.Applied >= since {
 			holder++
 			if c.Kind != Renew {
-				t.Errorf("the undisturbed holder sent a %s", c.Kind)
+				wasted++
 			}
 		}
 	}
-	if most := int(took/timing.Heartbeat) + 2; holder > most {
-		t.Errorf("the holder sent %d requests in %v, at most %d expected", holder, took, most)
+	if most := int(took/timing.Heartbeat) + 2 + retries; holder > most || wasted > retries {
+		t.Errorf("the holder sent %d requests in %v, %d of them no renewals; at most %d expected", holder, took, wasted, most)
 	}
 	t.Logf("in %v: %d requests by the holder, %d by the standby", took.Round(time.Millisecond), holder, len(reads))
-	for _, c := range w.store.Find(Refused, nil, 0) {
-		t.Errorf("a write of %s was refused", c.Door.Name)
+	for _, c := range w.store.Find(Refused, b.Door, 0) {
+		t.Errorf("the standby competed for a lease that was held: %s", c.Body)
 	}
 }

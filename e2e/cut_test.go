@@ -12,13 +12,8 @@ import (
 	"solojob/boottime"
 )
 
-// steady makes faults of up to 3.4 s invisible by the rule of P5: lease less
-// heartbeat, loss grace and kill margin. The tests' faults last 2 s, a third of
-// the lease.
-var steady = Timing{
-	Lease: 6 * time.Second, Heartbeat: time.Second, Poll: 500 * time.Millisecond,
-	LossGrace: time.Second, KillMargin: 600 * time.Millisecond, StopGrace: 10 * time.Second,
-}
+// shortFault is a third of the lease, and well below what brisk makes invisible.
+const shortFault = 2 * time.Second
 
 // Faults of the holder's path to the store that are shorter than a third of a
 // lease, at random phases of its heartbeat, are invisible: the same process
@@ -39,20 +34,20 @@ func TestShortFaultsAreInvisible(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, steady)
+			w := newWorld(t, brisk)
 			a := w.Start(Start{Name: "a"})
 			life := w.Life(1)
 			b := w.Start(Start{Name: "b"})
 			b.Logged("standing by", 1)
 			for range rounds(1, 25) {
-				phase := rand.N(steady.Heartbeat)
+				phase := rand.N(brisk.Heartbeat)
 				time.Sleep(phase) // the phase is what is varied
 				if c.fault == nil {
 					a.Door.Refuse()
 				} else {
 					a.Door.Set(always(*c.fault))
 				}
-				time.Sleep(steady.Lease / 3) // the length of the fault is what is tested
+				time.Sleep(shortFault) // the length of the fault is what is tested
 				if c.fault != nil {
 					a.Door.Set(nil)
 				} else if err := a.Door.Open(); err != nil {
@@ -82,7 +77,7 @@ func (w *World) unchanged(life *Life) {
 // A store that applies writes but loses 30 % of the replies is invisible too.
 func TestLostRepliesAreInvisible(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, steady)
+	w := newWorld(t, brisk)
 	a := w.Start(Start{Name: "a"})
 	life := w.Life(1)
 	b := w.Start(Start{Name: "b"})

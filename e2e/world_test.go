@@ -27,12 +27,12 @@ type Timing struct {
 	Lease, Heartbeat, Poll, LossGrace, KillMargin, StopGrace time.Duration
 }
 
-// brisk is for tests in which a lease must run out. Faults of up to 2.4 s are
-// invisible (P5), and an attempt has 300 ms for its reply, which is what a
-// loaded machine needs.
+// brisk is for tests in which a lease must run out. Faults of up to 3.2 s are
+// invisible (P5), and an attempt has half a second for its reply, which is what
+// a loaded machine needs.
 var brisk = Timing{
-	Lease: 4500 * time.Millisecond, Heartbeat: 900 * time.Millisecond, Poll: 400 * time.Millisecond,
-	LossGrace: 600 * time.Millisecond, KillMargin: 600 * time.Millisecond, StopGrace: 12 * time.Second,
+	Lease: 6 * time.Second, Heartbeat: 1500 * time.Millisecond, Poll: 500 * time.Millisecond,
+	LossGrace: 600 * time.Millisecond, KillMargin: 700 * time.Millisecond, StopGrace: 12 * time.Second,
 }
 
 // calm is for tests in which no lease may run out, and in which a handover that
