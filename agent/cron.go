@@ -221,7 +221,7 @@ func (c *cronTerm) next() *due {
 
 // pause decides what comes due while the lease is paused.
 func (c *cronTerm) pause() {
-	c.looked = c.clock.now()
+	c.looked, c.late, c.waiting = c.clock.now(), time.Time{}, time.Time{}
 	c.skip(c.looked, "paused by "+by(c.wishes.PausedBy))
 	c.refuseExtra("paused")
 }
@@ -495,7 +495,7 @@ func (c *cronTerm) record() {
 }
 
 func (c *cronTerm) logMissed(message string, m schedule.Missed) {
-	attrs := []any{"tick", stamp(m.Latest), "count", m.Count, "reason", m.Reason}
+	attrs := []any{"tick", stamp(m.Latest), "count", m.Count, "reason", m.Reason, "fence", c.fence}
 	if !m.Exact {
 		attrs = append(attrs, "or_more", true)
 	}
