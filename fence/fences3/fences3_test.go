@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	proof.Main(m, map[string]proof.Job{"fenced": fencedJob})
 }
 
-// fencedJob uploads a report of its own, and then publishes it.
+// fencedJob publishes a report of its own.
 func fencedJob(f int64, at func(string)) error {
 	ctx, db := context.Background(), client(os.Getenv(endpointVariable))
 	stopped := stopping{Client: db, at: at}
@@ -77,19 +77,29 @@ func mustPoint(t *testing.T, db *s3.Client, want fences3.Pointer) {
 }
 
 // A run that is stopped between reading the pointer and swapping it, while its
-// successor publishes, is refused when it wakes, and learns why.
+// successor publishes, is refused when it wakes, and learns why: where nothing was
+// published before, and where something was.
 func TestStoppedWriterIsRefused(t *testing.T) {
-	db, endpoint := fake(t)
-	env := endpointVariable + "=" + endpoint
-	outcome := proof.RunStopped(t, "fenced", 1, "between read and write", func() {
-		if successor := proof.Run(t, "fenced", 2, env); successor.Status != 0 {
-			t.Fatalf("the successor failed: %+v", successor)
-		}
-	}, env)
-	if outcome.Status != fence.ExitStale {
-		t.Fatalf("the stale run ended with %+v, want status %d", outcome, fence.ExitStale)
+	for _, before := range []int64{0, 1} {
+		t.Run(fmt.Sprintf("after fence %d", before), func(t *testing.T) {
+			db, endpoint := fake(t)
+			env := endpointVariable + "=" + endpoint
+			if before > 0 {
+				if earlier := proof.Run(t, "fenced", before, env); earlier.Status != 0 {
+					t.Fatalf("the earlier run failed: %+v", earlier)
+				}
+			}
+			outcome := proof.RunStopped(t, "fenced", 2, "between read and write", func() {
+				if successor := proof.Run(t, "fenced", 3, env); successor.Status != 0 {
+					t.Fatalf("the successor failed: %+v", successor)
+				}
+			}, env)
+			if outcome.Status != fence.ExitStale {
+				t.Fatalf("the stale run ended with %+v, want status %d", outcome, fence.ExitStale)
+			}
+			mustPoint(t, db, fences3.Pointer{Fence: 3, Key: "today/3.csv"})
+		})
 	}
-	mustPoint(t, db, fences3.Pointer{Fence: 2, Key: "today/2.csv"})
 }
 
 // One run may publish many times, or with Once one time; an older one never again.

@@ -27,7 +27,7 @@ const (
 
 // deadline bounds each wait for another process. Generous: machines are slow, and
 // nothing is measured here.
-const deadline = time.Minute
+const deadline = 3 * time.Minute
 
 // A Job is the program of a writer: it makes one fenced write, and calls at with
 // the name of each point at which a test may stop it.
