@@ -76,7 +76,7 @@ type state struct {
 	alive bool // its holder beats
 }
 
-// They are in an order in which each may follow the one before in one table.
+// states are in an order in which each may follow the one before in one table.
 func states() []state {
 	return []state{
 		{name: "none"},

@@ -109,7 +109,7 @@ func bar(r Run, longest time.Duration, room int) string {
 // note is what else there is to say of a run.
 func (r Run) note() string {
 	var parts []string
-	if r.State != RunDone && r.Why != "" {
+	if r.explained() {
 		parts = append(parts, r.Why)
 	}
 	if r.Kind == "run-now" || r.Kind == "request" {
@@ -133,15 +133,18 @@ func (v *View) gaps(runs []Run) []string {
 	if s == nil {
 		return gaps
 	}
-	var last time.Time // the tick before, if none after it can have been overwritten
+	var last time.Time // the tick of the run before, zero if it is none of this schedule
+	var lastFence int64
 	for i, r := range runs {
 		tick, ok := instant(r.Tick)
 		if !ok {
 			continue
 		}
-		gaps[i] = gap(s, last, tick.Add(-time.Second), "without a run on record")
-		last = time.Time{}
-		if r.Fence > v.Fence-HistoryLength && s.Next(tick.Add(-time.Second)).Equal(tick) {
+		if !v.overwritten(lastFence, r.Fence) {
+			gaps[i] = gap(s, last, tick.Add(-time.Second), "without a run on record")
+		}
+		last, lastFence = time.Time{}, r.Fence
+		if s.Next(tick.Add(-time.Second)).Equal(tick) {
 			last = tick
 		}
 	}
@@ -160,6 +163,19 @@ func (v *View) gaps(runs []Run) []string {
 		gaps[len(runs)] = strings.TrimPrefix(gaps[len(runs)]+"; "+open, "; ")
 	}
 	return gaps
+}
+
+// overwritten reports whether a run with a fence between two may have been on
+// record once: its place is taken by one with a higher fence.
+func (v *View) overwritten(low, high int64) bool {
+	for _, r := range v.Runs {
+		// The highest fence below high that shares the place of r.
+		below := high - 1 - ((high-1-r.Fence)%HistoryLength+HistoryLength)%HistoryLength
+		if below > low && below < r.Fence {
+			return true
+		}
+	}
+	return false
 }
 
 // gap tells of the ticks after one instant and up to another.

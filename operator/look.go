@@ -116,7 +116,9 @@ func (l *look) views(ctx context.Context, watched bool) ([]View, error) {
 	for _, lease := range l.leases {
 		v := l.view(lease)
 		v.Watched, v.Heartbeat = watched, l.watcher.heartbeat(lease)
-		if l.name != "" && lease.Item == ServiceItem {
+		// In an overview the row says how the last tick went; of a service only the
+		// history knows.
+		if lease.Item == ServiceItem && (l.name != "" || lease.Record.Tick == "" && lease.Damage == "") {
 			as := fmt.Sprint(lease.Fence, lease.Record.TickState, lease.RunSince, lease.Owner)
 			if l.history[lease.Name].as != as {
 				runs, err := l.runs(ctx, lease.Name)

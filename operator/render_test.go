@@ -64,7 +64,14 @@ func TestGapsInHistory(t *testing.T) {
 			view: func(v *operator.View) { v.Owner, v.Record.Through = "", five },
 			want: []string{"2 ticks not decided yet: 2026-01-02T02:00:00Z to 2026-01-02T03:00:00Z"},
 		},
-		{name: "overwritten", runs: []operator.Run{run(100, one), run(199, "2026-01-02T03:00:00Z")}},
+		{
+			name: "overwritten", runs: []operator.Run{run(50, one), run(141, "2026-01-02T02:00:00Z"), run(151, "2026-01-02T03:00:00Z")},
+		},
+		{
+			name: "a raised fence", runs: []operator.Run{run(3, one), run(5, "2026-01-01T23:00:00Z"), run(501, "2026-01-02T03:00:00Z")},
+			view: func(v *operator.View) { v.Fence = 501 },
+			want: []string{"1 tick without a run on record: 2026-01-01T22:00:00Z"},
+		},
 		{name: "another schedule", runs: []operator.Run{run(198, "2026-01-01T21:30:00Z"), run(199, "2026-01-02T03:00:00Z")}},
 		{name: "the same tick again", runs: []operator.Run{run(198, "2026-01-02T03:00:00Z"), run(199, "2026-01-02T03:00:00Z")}},
 	} {

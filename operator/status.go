@@ -161,6 +161,9 @@ func (r Run) outcome() string {
 	return r.State
 }
 
+// explained reports whether Why says more than State.
+func (r Run) explained() bool { return r.State != RunDone && r.Why != "" && r.Why != r.State }
+
 // name is what started a run: its tick, or what else it was.
 func (r Run) name() string {
 	switch {
@@ -180,7 +183,7 @@ func (v *View) runText(r Run) string {
 	if r.Ended != "" {
 		text += fmt.Sprintf(" after %s, %s; fence %d", span(r.Duration), ago(v.Now, r.Ended), r.Fence)
 	}
-	if r.State != RunDone && r.Why != "" {
+	if r.explained() {
 		text += ": " + r.Why
 	}
 	return text
