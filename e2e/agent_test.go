@@ -6,9 +6,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"os/exec"
@@ -220,7 +218,7 @@ func (a *Agent) readLog(from *os.File) {
 		if text = strings.TrimSuffix(text, "\n"); text != "" {
 			a.logged(text)
 		}
-		if errors.Is(err, io.EOF) || err != nil {
+		if err != nil {
 			return
 		}
 	}

@@ -150,7 +150,7 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	d.seen.Add(1)
 	target := r.Header.Get("X-Amz-Target")
-	c := &Call{Door: d, Op: target[strings.LastIndex(target, ".")+1:], Target: target, Body: body, Arrived: boottime.Now()}
+	c := &Call{Door: d, Op: target[strings.LastIndex(target, ".")+1:], Body: body, Arrived: boottime.Now()}
 	d.mu.Lock()
 	choose := d.fault
 	d.mu.Unlock()

@@ -40,7 +40,6 @@ type Call struct {
 	Door    *Door
 	Op      string
 	Body    []byte
-	Target  string
 	Arrived boottime.Instant
 	// Foreseen is what the request would do if it were applied on arrival.
 	Foreseen Kind
@@ -306,7 +305,7 @@ func (s *Store) Find(kind Kind, door *Door, since boottime.Instant) []*Call {
 
 // Replay delivers a request once more, as a network that duplicates would.
 func (s *Store) Replay(c *Call) *Call {
-	again := &Call{Door: c.Door, Op: c.Op, Body: c.Body, Target: c.Target, Arrived: boottime.Now()}
+	again := &Call{Door: c.Door, Op: c.Op, Body: c.Body, Arrived: boottime.Now()}
 	s.apply(again)
 	return again
 }
