@@ -237,7 +237,8 @@ type terminal struct {
 	table   operator.Table
 	clock   *fakeClock
 	caller  string
-	answer  string // typed when asked
+	answer  string    // typed when asked
+	keys    io.Reader // instead of answer
 	style   operator.Style
 	random  io.Reader
 	context context.Context
@@ -265,7 +266,7 @@ func (p terminal) run(args ...string) outcome {
 		Caller:       func(context.Context) string { return p.caller },
 		UntilStopped: func(ctx context.Context) (context.Context, context.CancelFunc) { return context.WithCancel(ctx) },
 		Clock:        p.clock, Wall: p.clock.wall, Random: p.random,
-		Style: p.style, Answers: p.answer != "",
+		Style: p.style, Answers: p.answer != "" || p.keys != nil,
 	}
 	root := &cobra.Command{Use: "solojob", SilenceUsage: true, SilenceErrors: true}
 	root.AddCommand(operator.Commands(func(context.Context) (operator.Table, error) { return p.table, nil }, deps)...)
@@ -273,6 +274,9 @@ func (p terminal) run(args ...string) outcome {
 	root.SetOut(io.MultiWriter(&stdout, &screen))
 	root.SetErr(&screen)
 	root.SetIn(typed{strings.NewReader(p.answer + "\n"), &screen})
+	if p.keys != nil {
+		root.SetIn(p.keys)
+	}
 	root.SetArgs(args)
 	err := root.ExecuteContext(p.context)
 	o := outcome{}

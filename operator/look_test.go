@@ -3,6 +3,7 @@ package operator_test
 import (
 	"context"
 	"errors"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -166,6 +167,27 @@ func TestBreakIsConfirmed(t *testing.T) {
 		}
 	}
 }
+
+// Somebody who is told to stop before answering breaks nothing, and waits for
+// nobody's answer.
+func TestBreakIsStoppedWhileItAsks(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	keys, keyboard := io.Pipe()
+	defer keyboard.Close()
+	m := &memory{read: func(int) (*operator.Lease, error) { return heldFor(time.Second, "a"), nil }}
+	asked := readerFunc(func(b []byte) (int, error) {
+		cancel()
+		return keys.Read(b)
+	})
+	r := terminal{table: m, context: ctx, keys: asked}.run("break", "nightly")
+	if r.status != operator.ExitRefused || !strings.Contains(r.screen, "told to stop") {
+		t.Errorf("exit status %d: %s", r.status, r.screen)
+	}
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
 
 // A store that refuses us ends a command at once, with a status of its own.
 func TestRefusingTable(t *testing.T) {

@@ -321,6 +321,8 @@ func (v *View) beatCell() cell {
 		return cell{}
 	case h.Silent:
 		return cell{">" + span(h.Age), bad}
+	case h.Age < time.Second && !h.Changed:
+		return cell{"…", ""} // the watch has just begun
 	case !h.Changed:
 		return cell{">" + span(h.Age), ""}
 	case h.Age < time.Second:
