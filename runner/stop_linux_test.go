@@ -123,13 +123,13 @@ func TestDeadBeforeTheDeadlineWithoutRenewals(t *testing.T) {
 // With renewals it lives on, for many leases.
 func TestRenewalsKeepTheJobAlive(t *testing.T) {
 	a := startAgent(t, standard(shell(`sleep 1000`)...))
-	// 12 s are four times as long as it takes to be told to stop without them.
+	// Without them it would be told to stop after 3 s.
 	a.order(instruction{Do: "launch", For: 4500 * time.Millisecond, RenewEvery: 20 * time.Millisecond})
 	job := a.expect("started").Pid
 	select {
 	case e := <-a.events:
 		t.Fatalf("the agent said %+v", e)
-	case <-time.After(12 * time.Second): // nothing happens: there is no event to wait for
+	case <-time.After(7 * time.Second): // nothing happens: there is no event to wait for
 	}
 	if s := stateOf(job); s == 0 || s == 'Z' {
 		t.Error("the job is gone")
@@ -148,6 +148,31 @@ func TestALaunchThatIsTooLateExecutesNothing(t *testing.T) {
 		if r.Launched || r.Reason != Deadline {
 			t.Errorf("with %v left: %+v", left, r)
 		}
+	}
+	if strings.Contains(a.read(), "executed") {
+		t.Error("the job was executed")
+	}
+	a.quit()
+}
+
+// A launch that the supervisor reads too late, because the whole task was
+// frozen just then, executes nothing either: the deadline is judged once more
+// right before the execution.
+func TestALaunchThatIsReadTooLateExecutesNothing(t *testing.T) {
+	a := startAgent(t, standard(shell(`echo executed; sleep 1000`)...))
+	supervisor := a.supervisor()
+	freeze(t, supervisor)
+	a.order(instruction{Do: "launch", For: 8 * time.Second})
+	late := boottime.Now().Add(8 * time.Second)
+	await(t, "the launch is in the pipe", func() bool { return queued(t, supervisor) > 0 })
+	freeze(t, a.pid)
+	await(t, "the deadline is past", func() bool { return boottime.Now() > late })
+	send(t, supervisor, syscall.SIGCONT)
+	await(t, "the supervisor has judged and ended", func() bool { return stateOf(supervisor) == 'Z' })
+	send(t, a.pid, syscall.SIGCONT)
+	r := a.expect("done").Result
+	if r.Launched || r.Reason != Deadline {
+		t.Errorf("reported as %+v", r)
 	}
 	if strings.Contains(a.read(), "executed") {
 		t.Error("the job was executed")
