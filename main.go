@@ -71,7 +71,6 @@ func execute(caught signals.Caught) int {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(runCommand(caught), onceCommand(caught), nextCommand(), demoCommand(caught), demoPart(), devCommand(caught), healthCommand(), versionCommand())
 	root.AddCommand(operatorCommands(caught)...)
 	root.AddCommand(setupCommands(caught)...)

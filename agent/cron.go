@@ -406,8 +406,9 @@ func (c *cronTerm) carryOut(d due) (next *due, alive bool) {
 // claimFor is the claim of a run, and what the row says once it is applied. An
 // extra run leaves the tick alone.
 func (c *cronTerm) claimFor(d due) leader.Claim {
-	before := c.row
+	before, since := c.row, stamp(c.clock.now())
 	claim := leader.Claim{Record: c.row, RunNow: d.asked}
+	claim.Record.RunSince = &since
 	switch {
 	case d.asked != "":
 		return claim
@@ -428,11 +429,12 @@ func (c *cronTerm) ended(d due, r runner.Result) *due {
 	if r.Reason == runner.TimedOut {
 		status = ExitTimeout
 	}
-	c.replaced = false
+	c.replaced, c.row.RunSince = false, new(string)
 	entry := Entry{Fence: c.fence, Kind: KindTick, Attempt: d.attempt, State: state, ExitCode: status}
 	if d.asked != "" {
 		entry.Kind, entry.By = KindRunNow, c.wishes.RunBy
 		c.remember(entry, r)
+		c.note(true)
 		return nil
 	}
 	entry.Tick = stamp(d.tick)

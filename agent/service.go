@@ -29,10 +29,13 @@ func (s *serviceTerm) serve() (status int, last bool) {
 	s.fence, s.onBeat = s.term.Fence, s.heard
 	defer func() { s.onBeat = nil }()
 	for first := true; s.resumed() && (first || s.claim(s.term, leader.Claim{}) == nil) && s.ready(s.term); first = false {
+		since := stamp(s.Wall())
+		s.term.Note(leader.Record{RunSince: &since}, false)
 		run := s.launch("", 1)
 		s.run = run
 		dead := s.watchman(s.term, run, false).attend()
 		s.run = nil
+		s.term.Note(leader.Record{RunSince: new(string)}, false)
 		if !dead {
 			return exitUnkillable, true
 		}

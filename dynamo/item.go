@@ -162,6 +162,9 @@ func (u *update) setRecord(r leader.Record) {
 	if r.Tick != "" {
 		u.setNumber("tick_attempt", int64(r.Attempt))
 	}
+	if r.RunSince != nil {
+		u.setString("run_since", *r.RunSince)
+	}
 	if r.ExitCode != nil {
 		u.setNumber("exit_code", int64(*r.ExitCode))
 	}

@@ -64,6 +64,7 @@ func (s *Store) Acquire(ctx context.Context, a leader.Acquisition) (*leader.Row,
 	u.setBool("draining", false)
 	u.setString("handover", "")
 	u.setString("since", stamp(a.Wall))
+	u.setString("run_since", "")
 	u.setString("renewed", stamp(a.Wall))
 	if a.Revision != "" {
 		u.setString("revision", a.Revision)

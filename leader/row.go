@@ -48,6 +48,8 @@ type Record struct {
 	TickState string
 	Attempt   int  // the attempts at the last claimed tick that count
 	ExitCode  *int // of the last run, nil while there is none
+
+	RunSince *string // since when a run goes on, "" while none does, for people to read
 }
 
 // Claim asks for the right to launch: a fence of its own, and for a tick of a
