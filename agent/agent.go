@@ -12,6 +12,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"syscall"
 	"time"
 
 	"solojob/boottime"
@@ -84,6 +85,7 @@ type Agent struct {
 	fence int64            // of the term's last launch
 	until boottime.Instant // the deadline of the term
 	stops int              // requests to stop so far
+	asked os.Signal        // the first of them
 	stop  boottime.Instant // when the first came
 	quit  func()           // ends the elector, whatever it does
 
@@ -130,10 +132,13 @@ func (a *Agent) competeOr(ctx context.Context, serve func(*leader.Term) (status 
 			a.Elector.Stop()
 			<-ran
 			return status, nil
-		case <-a.Stop:
-			a.asked()
+		case s := <-a.Stop:
+			a.ask(s)
 			a.Elector.Stop()
 			<-ran
+			if wait.must {
+				return a.stoppedBy(), nil
+			}
 			return ExitOK, nil
 		case holder := <-a.Elector.Held():
 			if wait.held == nil {
@@ -166,12 +171,21 @@ func (a *Agent) competeOr(ctx context.Context, serve func(*leader.Term) (status 
 // kernel then kills the rest.
 const exitUnkillable = -1
 
-// asked counts a request to stop.
-func (a *Agent) asked() {
+// ask counts a request to stop.
+func (a *Agent) ask(s os.Signal) {
 	if a.stops == 0 {
-		a.stop = a.Clock.Now()
+		a.stop, a.asked = a.Clock.Now(), s
 	}
 	a.stops++
+}
+
+// stoppedBy is the exit status of a program that a signal ended before it had
+// done what it was started for.
+func (a *Agent) stoppedBy() int {
+	if s, ok := a.asked.(syscall.Signal); ok {
+		return 128 + int(s)
+	}
+	return ExitLost
 }
 
 // beat takes in an applied write of the lease.
@@ -199,8 +213,8 @@ func (a *Agent) ready(term *leader.Term) bool {
 			continue
 		case <-term.Lost():
 			return false
-		case <-a.Stop:
-			a.drain(term)
+		case s := <-a.Stop:
+			a.drain(term, s)
 			continue
 		default:
 		}
@@ -212,8 +226,8 @@ func (a *Agent) ready(term *leader.Term) bool {
 			a.beat(b)
 		case <-term.Lost():
 			return false
-		case <-a.Stop:
-			a.drain(term)
+		case s := <-a.Stop:
+			a.drain(term, s)
 		}
 	}
 	return false
@@ -243,8 +257,8 @@ func (a *Agent) claim(term *leader.Term, c leader.Claim) error {
 			return r.err
 		case b := <-term.Beats():
 			a.beat(b)
-		case <-a.Stop:
-			a.drain(term)
+		case s := <-a.Stop:
+			a.drain(term, s)
 			patience.Set(a.Clock, a.stop.Add(a.LossGrace))
 		case <-patience.C():
 			return errStopping // the release drops the claim
@@ -267,8 +281,8 @@ func (a *Agent) release(term *leader.Term) {
 		select {
 		case <-released:
 			return
-		case <-a.Stop:
-			a.asked()
+		case s := <-a.Stop:
+			a.ask(s)
 			a.Elector.Stop()
 			if a.stops > 1 {
 				a.quit()
@@ -278,8 +292,8 @@ func (a *Agent) release(term *leader.Term) {
 }
 
 // drain takes in a request to stop while a term is held.
-func (a *Agent) drain(term *leader.Term) {
-	a.asked()
+func (a *Agent) drain(term *leader.Term, s os.Signal) {
+	a.ask(s)
 	if a.stops == 1 {
 		a.Log.Info("draining", "fence", a.fence)
 		a.Elector.Stop()

@@ -85,8 +85,8 @@ func (w *watchman) attend() bool {
 			w.extend(b)
 		case <-w.lost:
 			w.lose()
-		case <-w.Stop:
-			w.drain(w.term)
+		case sig := <-w.Stop:
+			w.drain(w.term, sig)
 			w.stopRun()
 		case <-w.alarm.C():
 			w.alarm.Stop()

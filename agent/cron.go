@@ -170,6 +170,11 @@ func (c *cronTerm) adopt(plan schedule.Plan) *due {
 	c.through = plan.Through.Truncate(time.Second)
 	c.row.Schedule = c.Schedule.String()
 	for _, m := range plan.Missed {
+		if c.wishes.Paused && m.Reason == schedule.ReasonSuperseded {
+			m.Reason = c.pausedBy() // none of them runs
+			c.logMissed("tick skipped", m)
+			continue
+		}
 		c.logMissed("tick missed", m)
 	}
 	if plan.Again.IsZero() && interrupted(c.row) {
@@ -222,9 +227,11 @@ func (c *cronTerm) next() *due {
 // pause decides what comes due while the lease is paused.
 func (c *cronTerm) pause() {
 	c.looked, c.late, c.waiting = c.clock.now(), time.Time{}, time.Time{}
-	c.skip(c.looked, "paused by "+by(c.wishes.PausedBy))
+	c.skip(c.looked, c.pausedBy())
 	c.refuseExtra("paused")
 }
+
+func (c *cronTerm) pausedBy() string { return "paused by " + by(c.wishes.PausedBy) }
 
 // skip decides that no tick up to now runs.
 func (c *cronTerm) skip(now time.Time, reason string) {
@@ -353,8 +360,8 @@ func (c *cronTerm) idle() {
 	case b := <-c.term.Beats():
 		c.beat(b)
 	case <-c.term.Lost():
-	case <-c.Stop:
-		c.drain(c.term)
+	case sig := <-c.Stop:
+		c.drain(c.term, sig)
 	case <-c.alarm.C():
 		c.alarm.Stop()
 		c.tick()
@@ -490,8 +497,8 @@ func (c *cronTerm) record() {
 			return
 		case b := <-c.term.Beats():
 			c.beat(b)
-		case <-c.Stop:
-			c.drain(c.term)
+		case sig := <-c.Stop:
+			c.drain(c.term, sig)
 		}
 	}
 }

@@ -57,7 +57,7 @@ func (a *Agent) Once(ctx context.Context, o Once) (int, error) {
 	w := &onceRun{Agent: a, Once: o}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	wait := waiting{held: w.held}
+	wait := waiting{held: w.held, must: true}
 	if o.Wait > 0 {
 		patience, stop := a.Clock.Until(a.Clock.Now().Add(o.Wait))
 		defer stop()
@@ -81,6 +81,7 @@ type waiting struct {
 	held     func(holder string) (status int, over bool)
 	patience <-chan struct{}
 	decided  <-chan int // an exit status
+	must     bool       // a stop before the run is a failure: what comes after it must not go on
 }
 
 // onceRun is one invocation in once mode.
@@ -125,9 +126,8 @@ func (o *onceRun) serve(term *leader.Term) (status int, last bool) {
 		}
 	}
 	if !o.ready(term) {
-		wasLost := isLost(term)
 		o.release(term)
-		return ExitOK, !wasLost // lost before the launch: compete again
+		return o.stoppedBy(), o.stops > 0 // if the lease was lost before the launch, compete again
 	}
 	run := o.launch("", o.tries)
 	if !o.watchman(term, run, true).attend() {

@@ -95,8 +95,8 @@ func (s *serviceTerm) resumed() bool {
 			s.beat(b)
 		case <-s.term.Lost():
 			return false
-		case <-s.Stop:
-			s.drain(s.term)
+		case sig := <-s.Stop:
+			s.drain(s.term, sig)
 		}
 		if why, _ := s.handoverOfService(); why != "" {
 			return false
