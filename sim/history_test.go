@@ -23,6 +23,7 @@ func (e event) String() string {
 // history is what happened in one run, in order, and how often each fault struck.
 type history struct {
 	start time.Time
+	brief bool // only the end is kept
 
 	mu         sync.Mutex
 	events     []event
@@ -37,6 +38,9 @@ func newHistory() *history {
 func (h *history) add(who, format string, args ...any) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.brief && len(h.events) >= 2*shown {
+		h.events = append(h.events[:0], h.events[shown:]...)
+	}
 	h.events = append(h.events, event{time.Since(h.start), who, fmt.Sprintf(format, args...)})
 }
 

@@ -72,7 +72,6 @@ func (t *task) nature() nature {
 		n.stuck, n.onKill = true, time.Duration(d[7]*float64(2*s.lease))
 	}
 	n.perhaps = d[8]
-	n.kills = h.killsOwn
 	return n
 }
 
@@ -176,6 +175,9 @@ func (t *task) launch(l runner.Launch) *run {
 		if v, ok := strings.CutPrefix(kv, "SOLOJOB_RUN_ATTEMPT="); ok {
 			fmt.Sscan(v, &r.job.attempt)
 		}
+	}
+	if after := t.w.plan.jobs.killsOwn; after > 0 {
+		r.job.nature.kills = r.job.tick == t.w.history.start.Add(after).UTC().Format(time.RFC3339)
 	}
 	t.w.promises.told(t, l.Fence, l.ValidUntil)
 	go r.supervise()

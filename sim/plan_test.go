@@ -28,6 +28,12 @@ type plan struct {
 	jobs     habits
 	horizon  time.Duration // until all faults end
 	faults   []fault
+
+	// For runs that show one thing.
+	calm     time.Duration   // how long to go on after the faults, 0 for long enough
+	before   time.Duration   // how long ago the last tick of a free lease was, 0 for a new lease
+	wallOffs []time.Duration // of the tasks in the order of their starts, over and over
+	brief    bool            // keep only the end of the history
 }
 
 // profile is the kind of a run.
@@ -69,7 +75,7 @@ type habits struct {
 	fails    float64       // share of runs that end with another status than 0
 	deaf     float64       // share of runs that ignore TERM
 	stuck    float64       // share of runs that outlive KILL by up to two leases
-	killsOwn bool          // it takes its own task down, at its end
+	killsOwn time.Duration // the tick so long after the start takes its own task down; 0: none does
 }
 
 // fault is one thing that goes wrong, or is done to the tasks.
@@ -98,6 +104,7 @@ const (
 	freezeGuard    kind = "supervisor frozen"
 	freezeAtSend   kind = "task frozen just before it sends"
 	freezeAtLaunch kind = "task frozen just before it launches"
+	freezeAcquire  kind = "task frozen while it acquires"
 	stopTask       kind = "task told to stop"
 	scaleOut       kind = "task added"
 	deploy         kind = "deploy"
@@ -191,7 +198,7 @@ func newPlan(seed uint64) *plan {
 		}
 		p.disturb(r, pick[time.Duration](r, 15, 30, 60)*time.Second, slices.Concat(weather, weather, weather, []kind{
 			crashAgent, crashAgent, crashTask, crashGuard, freezeTask, freezeTask, freezeAgent, freezeAgent, freezeGuard,
-			freezeAtSend, freezeAtSend, freezeAtLaunch, stopTask, scaleOut, deploy, stepClock, stepClock,
+			freezeAtSend, freezeAtSend, freezeAtLaunch, freezeAcquire, freezeAcquire, stopTask, scaleOut, deploy, stepClock, stepClock,
 			pause, handOver, runNow, breakLease, bumpFence,
 		}))
 		if r.IntN(4) == 0 {
@@ -228,6 +235,8 @@ func (p *plan) disturb(r *rand.Rand, gap time.Duration, kinds []kind) {
 		f.length = between(r, 0, pick(r, lease/8, lease, 3*lease))
 		f.amount = between(r, time.Second, lease)
 		switch {
+		case f.kind == freezeAcquire:
+			f.slot, f.length = r.IntN(8), between(r, lease, 3*lease)
 		case f.kind == stepClock:
 			f.amount = between(r, -3*time.Hour, 3*time.Hour)
 		case slices.Contains(weather, f.kind) && r.IntN(4) == 0:

@@ -17,6 +17,8 @@ var (
 	seeds = flag.Int("sim.seeds", 60, "how many runs TestSimulation makes")
 	first = flag.Uint64("sim.first", 1, "the seed of the first of them")
 	seed  = flag.Uint64("sim.seed", 0, "make only the run of this seed, and print its history with -v")
+	quiet = flag.Bool("sim.quiet", false, "do not look for a shorter history when a promise is broken")
+	say   = flag.Bool("sim.say", false, "say which seed runs, to know which one ends in a panic")
 	list  = flag.Bool("sim.list", false, "go on after a broken promise, and only list them")
 )
 
@@ -54,6 +56,9 @@ func TestSimulation(t *testing.T) {
 				if done {
 					return
 				}
+				if *say {
+					fmt.Println("running seed", n)
+				}
 				p := newPlan(n)
 				h := in(t, p)
 				mu.Lock()
@@ -83,6 +88,9 @@ func TestSimulation(t *testing.T) {
 // fail reports a broken promise, with the shortest history that can be found.
 func fail(t *testing.T, p *plan, h *history) {
 	t.Errorf("seed %d: %s\nonce more: go test ./sim -run 'TestSimulation$' -sim.seed=%d -v", p.seed, h.violations[0].what, p.seed)
+	if *quiet {
+		return
+	}
 	p, h = shorten(t, p, h)
 	t.Logf("%s\n%s", p, h)
 }

@@ -176,6 +176,9 @@ func (d *door) do(ctx context.Context, q request, apply func() (*leader.Row, err
 			came <- answer{nil, t.err}
 		}
 	})
+	if q.op == "acquire" {
+		d.t.atGate(freezeAcquire)
+	}
 	var a answer
 	select {
 	case a = <-came:
@@ -447,6 +450,7 @@ func (s *store) restore(r *rand.Rand) {
 		return
 	}
 	old := s.old[r.IntN(len(s.old))]
+	old.Requests = leader.Requests{} // or nobody would ever resume it
 	s.remember(s.snapshot())
 	s.row, s.deleted = &old, time.Now()
 	s.w.promises.tampered(&old)

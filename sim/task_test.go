@@ -65,6 +65,9 @@ func (w *world) start() *task {
 	t.clock = &clock{start: time.Now(), base: boottime.Instant(between(r, time.Second, 1000*time.Hour)), drift: p.drift(r), gate: &t.agentGate}
 	t.door = &door{store: w.store, t: t, random: stream(p.seed, fmt.Sprint("network", n))}
 	t.wallOff = p.wallOff(r)
+	if len(p.wallOffs) > 0 {
+		t.wallOff = p.wallOffs[(n-1)%len(p.wallOffs)]
+	}
 	name := fmt.Sprint("ecs", n)
 	if n%5 == 0 {
 		name = "ecs1" // the same task id twice

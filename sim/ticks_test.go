@@ -26,14 +26,15 @@ import (
 //
 // Its methods are called under the lock of the promises.
 type ticks struct {
-	w      *world
-	byTick map[int64]*tick
-	begun  bool // somebody has written through
-	last   int64
-	lost   map[*task]time.Time // when it last logged that its lease is lost
-	spells []spell
-	pauses int // how often an operator paused or resumed
-	drains int // how often a task was told to stop, or to hand over: none counts as an attempt
+	w       *world
+	byTick  map[int64]*tick
+	begun   bool  // somebody has written through
+	through int64 // of the row
+	last    int64
+	lost    map[*task]time.Time // when it last logged that its lease is lost
+	spells  []spell
+	pauses  int // how often an operator paused or resumed
+	drains  int // how often a task was told to stop, or to hand over: none counts as an attempt
 }
 
 // tick is what became of one.
@@ -121,7 +122,7 @@ func (k *ticks) wrote(t *task, q request, before, after *leader.Row) {
 			k.broken("P3", "the tick %s is passed over by %s: neither run, nor skipped, nor missed", clockTime(at), t.name)
 		}
 	}
-	k.begun = k.begun || is > 0
+	k.begun, k.through = k.begun || is > 0, is
 	if r := after.Record; r.TickState == schedule.StateDone {
 		d := k.of(unix(r.Tick))
 		if d.done == nil && k.begun && !k.w.promises.meddled {
@@ -188,7 +189,7 @@ func (k *ticks) executed(j *job) {
 	for _, c := range d.claims {
 		claimed = claimed || c.fence == j.fence
 	}
-	if !claimed && !k.w.promises.meddled {
+	if !claimed && !k.w.promises.meddled && k.w.plan.before == 0 {
 		k.broken("P3", "a job runs for the tick %s, which was not claimed with fence %d", j.tick, j.fence)
 	}
 	d.runs = append(d.runs, j)
@@ -232,7 +233,7 @@ func (k *ticks) logged(t *task, message string, attrs map[string]slog.Value) {
 		k.check(t, at, reason)
 	}
 	if _, more := attrs["or_more"]; more { // up to what is decided already
-		for at := latest - count*step; len(k.of(at).claims) == 0 && k.of(at).missed == "" && at > 0; at -= step {
+		for at := latest - count*step; at > k.through && len(k.of(at).claims) == 0; at -= step {
 			k.of(at).missed = reason
 		}
 	}

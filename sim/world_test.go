@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"solojob/leader"
+	"solojob/schedule"
 )
 
 // world is one run: the store, the tasks, the platform that starts and stops
@@ -48,6 +49,10 @@ func simulate(p *plan) *history {
 	w := &world{plan: p, history: newHistory(), poke: make(chan struct{}, 1), undo: map[int]func(){}}
 	w.promises = newPromises(w)
 	w.store = &store{w: w}
+	w.history.brief = p.brief
+	if p.before > 0 {
+		w.store.row = oldRow(p)
+	}
 	begin := time.Now()
 	for i := range p.tasks {
 		w.at(between(stream(p.seed, "begin"), 0, time.Duration(i)*2*time.Second), func() { w.start() })
@@ -60,12 +65,28 @@ func simulate(p *plan) *history {
 	w.direct(begin.Add(p.horizon))
 	w.settle()
 	calm := time.Now()
-	w.direct(calm.Add(calmLeases*p.longest().lease + time.Minute))
-	if !w.history.broken() {
+	length := p.calm
+	if length == 0 {
+		length = calmLeases*p.longest().lease + time.Minute
+	}
+	w.direct(calm.Add(length))
+	if !w.history.broken() && p.calm == 0 {
 		w.promises.afterCalm(calm)
 	}
 	w.shutDown()
 	return w.history
+}
+
+// oldRow is a lease that nobody has held for long.
+func oldRow(p *plan) *leader.Row {
+	s, err := schedule.Parse(p.schedule, time.UTC)
+	if err != nil {
+		panic(err)
+	}
+	then := time.Now().Add(-p.before).UTC().Format(time.RFC3339)
+	return &leader.Row{Fence: 41, Beat: "old-1", Lease: p.settings[0].lease, Record: leader.Record{
+		Schedule: s.String(), Through: then, Tick: then, TickState: schedule.StateDone, Attempt: 1,
+	}}
 }
 
 // at plans an action.
@@ -218,7 +239,7 @@ func (w *world) strike(f fault) {
 		w.crashGuard(t)
 	case freezeTask, freezeAgent, freezeGuard:
 		w.freeze(t, f.kind, f.length)
-	case freezeAtSend, freezeAtLaunch:
+	case freezeAtSend, freezeAtLaunch, freezeAcquire:
 		t.mu.Lock()
 		t.armed[f.kind] = f.length
 		t.mu.Unlock()
