@@ -55,7 +55,6 @@ type trip struct {
 type simStore struct {
 	mu       sync.Mutex
 	row      *Row
-	through  string
 	writes   int // applied
 	refused  int // failed conditions
 	bareCond bool

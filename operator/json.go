@@ -105,7 +105,7 @@ func (v *View) json() *leaseJSON {
 		}
 	}
 	job := v.Job()
-	j.Job = jobJSON{State: job.State, Since: job.Since, Tick: job.Tick, Attempt: job.Attempt}
+	j.Job = jobJSON(job)
 	if r := v.LastRun(); r != nil {
 		run := r.json()
 		j.LastRun = &run
