@@ -74,6 +74,9 @@ type cronTerm struct {
 	late     time.Time // the missed tick that runs after the interrupted one, zero for none
 	waiting  time.Time // the tick that came due during the run and waits for its end
 	replaced bool      // the run is being ended for what waits
+	leaving  bool      // an operator asked for a handover: nothing new is started
+	hurried  bool      // a handover has waited for one good moment already
+	paused   bool      // the pause is entered into the history
 }
 
 // due is a run that is to be started, and how it is claimed.
@@ -95,9 +98,8 @@ func (c *cronTerm) serve() (status int, last bool) {
 	if err != nil {
 		c.Log.Error("the row's schedule is damaged: nothing is launched in this term", "error", err.Error(), "fence", c.term.Fence)
 	}
-	for c.stops == 0 && !isLost(c.term) {
-		if c.yield(c.term) && c.goodMoment() {
-			c.wishes.tried[c.wishes.announced] = true
+	for c.stops == 0 && c.holds() {
+		if c.departs() {
 			break
 		}
 		switch {
@@ -107,10 +109,11 @@ func (c *cronTerm) serve() (status int, last bool) {
 			if next != nil && !next.again {
 				next = nil // it came due, and is skipped with the others
 			}
-		case next == nil:
+		case next == nil && !c.leaving:
+			c.paused = false
 			next = c.next()
 		}
-		if next == nil || c.wishes.Paused {
+		if next == nil || c.wishes.Paused || c.leaving {
 			c.idle()
 			continue
 		}
@@ -123,15 +126,69 @@ func (c *cronTerm) serve() (status int, last bool) {
 	return ExitOK, c.stops > 0
 }
 
+// holds reports whether the lease is still ours. A scheduler that was frozen past
+// its deadline decides nothing before it has heard of the loss.
+func (c *cronTerm) holds() bool {
+	for !isLost(c.term) {
+		if c.Clock.Now() < c.until {
+			return true
+		}
+		select {
+		case b := <-c.term.Beats():
+			c.beat(b)
+		case <-c.term.Lost():
+		case s := <-c.Stop:
+			c.drain(c.term, s)
+		}
+	}
+	return false
+}
+
+// departs reports whether it is time to release for a handover that is asked for.
+// An operator's request is the end of all launches: what comes due meanwhile is
+// for the next leader, who runs it late.
+func (c *cronTerm) departs() bool {
+	_, now := c.handover()
+	asked := c.wishes.Handover == c.Elector.Owner()
+	ready := c.yield(c.term)
+	c.leaving = asked && c.wishes.why != ""
+	if !ready || !now && !asked && !c.goodMoment() {
+		return false
+	}
+	if asked {
+		c.recordRequest("handed over", c.wishes.HandoverBy)
+	}
+	c.wishes.tried[c.wishes.announced] = true
+	return true
+}
+
 // shortHandover is what a handover to a standby that looks often takes at most.
 const shortHandover = 400 * time.Millisecond
 
 // goodMoment reports whether a handover now would be over before the next tick,
-// so that no tick waits for it. With ticks in every second the best that can be
-// had is the moment after a run; then one may be late, and runs all the same.
+// so that no tick waits for it. What is due already waits in any case. Where
+// ticks leave no such moment, the one after the next run has to do.
 func (c *cronTerm) goodMoment() bool {
 	next := c.Schedule.Next(c.through)
-	return next.IsZero() || next.Sub(c.clock.now()) > shortHandover
+	wait := next.Sub(c.clock.now())
+	good := next.IsZero() || wait > shortHandover || wait <= 0 || c.hurried
+	c.hurried = true
+	return good
+}
+
+// recordRequest enters into the history what an operator asked for, under a fence
+// of its own.
+func (c *cronTerm) recordRequest(what, who string) {
+	if c.take(leader.Claim{Record: c.row}) == nil {
+		c.remember(Entry{Fence: c.fence, Kind: KindRequest, State: schedule.StateDone, Why: what, By: by(who)}, runner.Result{})
+	}
+}
+
+// take is claim, during which what the row says is not settled.
+func (c *cronTerm) take(claim leader.Claim) error {
+	c.claiming = true
+	defer func() { c.claiming = false }()
+	return c.claim(c.term, claim)
 }
 
 // open decides what a new leader finds undecided.
@@ -167,7 +224,7 @@ func (c *cronTerm) decide() (schedule.Plan, error) {
 
 // adopt makes a plan the state of the term.
 func (c *cronTerm) adopt(plan schedule.Plan) *due {
-	c.through = plan.Through.Truncate(time.Second)
+	c.through, c.late, c.waiting = plan.Through.Truncate(time.Second), time.Time{}, time.Time{}
 	c.row.Schedule = c.Schedule.String()
 	for _, m := range plan.Missed {
 		if c.wishes.Paused && m.Reason == schedule.ReasonSuperseded {
@@ -229,6 +286,11 @@ func (c *cronTerm) pause() {
 	c.looked, c.late, c.waiting = c.clock.now(), time.Time{}, time.Time{}
 	c.skip(c.looked, c.pausedBy())
 	c.refuseExtra("paused")
+	if !c.paused {
+		c.paused = true
+		c.Log.Info("paused", "by", by(c.wishes.PausedBy), "fence", c.fence)
+		c.recordRequest("paused", c.wishes.PausedBy)
+	}
 }
 
 func (c *cronTerm) pausedBy() string { return "paused by " + by(c.wishes.PausedBy) }
@@ -314,7 +376,7 @@ func (c *cronTerm) setAlarm() {
 	if yield := c.wishes.yieldAt; yield > c.Clock.Now() {
 		at = min(at, yield)
 	}
-	if next := c.Schedule.Next(c.through); !next.IsZero() && c.waiting.IsZero() {
+	if next := c.Schedule.Next(c.through); !next.IsZero() && c.waiting.IsZero() && !c.leaving {
 		at = min(at, c.clock.instant(next))
 	}
 	c.alarm.Set(c.Clock, at)
@@ -372,12 +434,13 @@ func (c *cronTerm) idle() {
 // returns what is to be run next if that is already known. Alive says that the
 // run could not be killed.
 func (c *cronTerm) carryOut(d due) (next *due, alive bool) {
+	decided := c.through
 	claim := c.claimFor(d)
-	c.claiming = true
-	err := c.claim(c.term, claim)
-	c.claiming = false
-	switch {
+	switch err := c.take(claim); {
 	case errors.Is(err, leader.ErrDecided):
+		if decided.After(c.through) {
+			c.through = decided
+		}
 		c.Log.Warn("claim refused: it was decided by somebody else", "tick", claim.Tick, "fence", c.fence)
 		return nil, false
 	case err != nil:

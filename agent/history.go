@@ -14,6 +14,7 @@ const (
 	KindService = "service" // a run of a service
 	KindOnce    = "once"    // a run in once mode
 	KindRunNow  = "run-now" // an extra run that an operator asked for
+	KindRequest = "request" // what else an operator asked for; no run
 )
 
 // StateStopped is the state of a service's run that was told to stop. The other

@@ -40,7 +40,7 @@ func (s *serviceTerm) serve() (status int, last bool) {
 			return exitUnkillable, true
 		}
 		result := run.Result()
-		s.remember(Entry{Fence: s.fence, Kind: KindService, Attempt: 1, State: serviceState(result), ExitCode: exitStatus(result)}, result)
+		s.remember(s.entry(result), result)
 		over := result.Reason == runner.ByItself || result.Reason == runner.TimedOut
 		if over || s.stops > 0 {
 			s.release(s.term)
@@ -103,6 +103,21 @@ func (s *serviceTerm) resumed() bool {
 		}
 	}
 	return s.stops == 0
+}
+
+// entry is the run in the history, with who asked for its end.
+func (s *serviceTerm) entry(r runner.Result) Entry {
+	e := Entry{Fence: s.fence, Kind: KindService, Attempt: 1, State: serviceState(r), ExitCode: exitStatus(r)}
+	if r.Reason != runner.Stopped || s.stops > 0 {
+		return e
+	}
+	switch {
+	case s.wishes.Handover == s.Elector.Owner():
+		e.Why, e.By = "handed over", by(s.wishes.HandoverBy)
+	case s.wishes.Paused:
+		e.Why, e.By = "paused", by(s.wishes.PausedBy)
+	}
+	return e
 }
 
 // serviceState is how a run of a service ended, as the history says it.
