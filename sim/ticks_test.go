@@ -103,7 +103,7 @@ func (k *ticks) wrote(t *task, q request, before, after *leader.Row) {
 			from = time.Unix(unix(q.claim.Tick), 0)
 		}
 		k.begin(spell{t: t, fence: after.Fence, from: from})
-		if q.claim.RunNow == "" {
+		if q.claim.Tick != "" || q.claim.Again != nil { // not an extra run, or an operator's request
 			k.claimed(t, q.claim.Again != nil, before, after)
 		}
 	}
