@@ -522,7 +522,7 @@ func freeze(t *testing.T, pids ...int) {
 		send(t, pid, syscall.SIGSTOP)
 	}
 	for _, pid := range pids {
-		await(t, "the process is stopped", func() bool { s := stateOf(pid); return s == 'T' || s == 0 })
+		await(t, "the process is stopped, or has ended", func() bool { s := stateOf(pid); return s == 'T' || s == 'Z' || s == 0 })
 	}
 }
 

@@ -154,9 +154,14 @@ func (r *Run) Pid() int {
 
 // Extend moves the deadline to validUntil. It never moves back: an earlier
 // instant changes nothing. Nor does any, once the stop signal was sent because
-// the old deadline came near.
+// the old deadline came near, or once the old deadline has passed: whoever
+// wakes from a long pause must not revive a job that others may have replaced.
 func (r *Run) Extend(validUntil boottime.Instant) {
-	r.wish(func(w *wishes) { w.validUntil = max(w.validUntil, validUntil) })
+	r.wish(func(w *wishes) {
+		if boottime.Now() < w.validUntil {
+			w.validUntil = max(w.validUntil, validUntil)
+		}
+	})
 }
 
 // Stop sends the stop signal (and CONT, for a stopped job) now, and KILL at

@@ -65,6 +65,18 @@ func TestDeadlinesDoNotMoveBack(t *testing.T) {
 	}
 }
 
+// An agent that wakes after its deadline can't revive the run, even if it
+// renews before it looks at the clock.
+func TestExtendAfterTheDeadlineChangesNothing(t *testing.T) {
+	h := &Hosted{wake: func() {}}
+	past := boottime.Now()
+	r := h.Launch(Launch{ValidUntil: past})
+	r.Extend(past.Add(time.Hour))
+	if _, want := h.current(); want.validUntil != past {
+		t.Errorf("the deadline moved by %v", want.validUntil.Sub(past))
+	}
+}
+
 // KILL comes at the earliest of all that demand it, whatever the order of the
 // calls; the stop signal is sent once.
 func TestStopCanOnlyBringKillForward(t *testing.T) {

@@ -266,8 +266,11 @@ func TestAfterAThawTheJobIsKilled(t *testing.T) {
 	a := startAgent(t, standard(shell(deafTree)...))
 	launchDeafTree(t, a, instruction{For: 5 * time.Second, RenewEvery: 100 * time.Millisecond})
 	supervisor := a.supervisor()
+	freeze(t, a.pid, supervisor)
 	job := a.jobProcesses()
-	freeze(t, append([]int{a.pid, supervisor}, job...)...)
+	for _, pid := range job { // not waited for: one in vfork(2) stops only after its child's exec
+		send(t, pid, syscall.SIGSTOP)
+	}
 	past := boottime.Now().Add(5 * time.Second)
 	await(t, "the deadline is past", func() bool { return boottime.Now() > past })
 	for _, pid := range append(job, supervisor, a.pid) {
