@@ -16,7 +16,6 @@ import (
 	"solojob/boottime"
 	"solojob/config"
 	"solojob/dynamo"
-	"solojob/ecs"
 	"solojob/fence"
 	"solojob/fence/fencedput"
 	"solojob/fence/fencedynamo"
@@ -66,7 +65,7 @@ func settings() (*config.Config, error) {
 // connectAWS connects as an agent does, bar its questions to the task metadata:
 // an operator's shell is not in a task.
 func connectAWS(ctx context.Context) (*dynamo.Client, error) {
-	return dynamo.Connect(ctx, ecs.CredentialsOptions()...)
+	return dynamo.Connect(ctx)
 }
 
 // callerLimit bounds the question who we are: a name is worth little waiting.

@@ -262,20 +262,31 @@ func newRouter(caught signals.Caught, watcher *ecs.Watcher, stopOnWinch bool, h 
 	r := &router{stop: make(chan os.Signal, stopRoom), quit: make(chan struct{}), ended: make(chan struct{})}
 	go func() {
 		defer close(r.ended)
-		stopped := watcher.Stopped()
+		// ECS says that the task is to stop by a signal and in the metadata, in
+		// either order and seconds apart. The two are one request: a second one
+		// would end the job's patience.
+		stopped, told := watcher.Stopped(), false
+		ask := func(s os.Signal) {
+			stopped = nil
+			if told {
+				told = false
+				return
+			}
+			r.ask(s)
+		}
 		for {
 			select {
 			case s := <-caught.Stop:
-				r.ask(s)
+				ask(s)
 			case s := <-caught.Pass:
 				if s == syscall.SIGWINCH && stopOnWinch {
-					r.ask(s)
+					ask(s)
 				} else {
 					h.Forward(s.(syscall.Signal))
 				}
-			case <-stopped: // as told by ECS, if the signal was lost on the way
-				stopped = nil
-				r.ask(syscall.SIGTERM)
+			case <-stopped:
+				ask(syscall.SIGTERM)
+				told = true
 			case <-r.quit:
 				return
 			}

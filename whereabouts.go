@@ -66,7 +66,7 @@ func lookAround(ctx context.Context, cfg *config.Config, local bool, log *slog.L
 			log.Warn("task unknown: going by the host's name", "error", err.Error())
 		}
 		here.adopt(task)
-		options = append(ecs.CredentialsOptions(), regionOf(task)...)
+		options = regionOf(task)
 	}
 	client, err := dynamo.Connect(ctx, options...)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -16,6 +17,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"solojob/ecs"
 )
 
 const (
@@ -56,7 +59,7 @@ func ConnectLocal(ctx context.Context, endpoint string) (*Client, error) {
 // checks that they are there. It sends nothing to DynamoDB. The options
 // are applied to the configuration. A fault is a *[SetupError].
 func Connect(ctx context.Context, options ...func(*config.LoadOptions) error) (*Client, error) {
-	options = append([]func(*config.LoadOptions) error{config.WithHTTPClient(awshttp.NewBuildableClient())}, options...)
+	options = slices.Concat(ecs.CredentialsOptions(), []func(*config.LoadOptions) error{config.WithHTTPClient(awshttp.NewBuildableClient())}, options)
 	cfg, err := config.LoadDefaultConfig(ctx, options...)
 	if err != nil {
 		return nil, &SetupError{fmt.Sprintf("the AWS configuration can't be read: %v", err)}
@@ -68,6 +71,7 @@ func Connect(ctx context.Context, options ...func(*config.LoadOptions) error) (*
 	if cfg.Credentials == nil {
 		return nil, noCredentials(nil)
 	}
+	cfg.Credentials = ecs.KeepCredentials(cfg.Credentials)
 	found, cancel := context.WithTimeout(ctx, credentialsTimeout)
 	defer cancel()
 	if _, err := cfg.Credentials.Retrieve(found); err != nil {
