@@ -226,7 +226,8 @@ func (w *World) actedAtOnce(a *Agent, request *Call, what string, at boottime.In
 		}
 	}
 	w.t.Logf("%s: %v after it was asked for, %d heartbeats", what, at.Sub(request.Applied).Round(time.Millisecond), beats)
-	if beats > 1 || at < request.Applied {
-		w.t.Errorf("%s: %v after it was asked for, with %d heartbeats between, want at most one", what, at.Sub(request.Applied), beats)
+	most := 1 + len(a.Lines("renewal failed")) // a reply that came too late tells the holder nothing
+	if beats > most || at < request.Applied {
+		w.t.Errorf("%s: %v after it was asked for, with %d heartbeats between, want at most %d", what, at.Sub(request.Applied), beats, most)
 	}
 }
