@@ -77,6 +77,28 @@ func TestBreakWhileTheHolderLives(t *testing.T) {
 	})
 }
 
+// Where nobody else is there to take it, the holder loses the lease all the same:
+// its job is dead within a heartbeat, before it has the lease again.
+func TestBreakWithNobodyElse(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, attentive)
+	o := w.Operator("o")
+	a := w.Start(Start{Name: "a", Env: deafToTerm, Status: []int{0, 128 + int(syscall.SIGKILL)}})
+	first := w.Life(1)
+	first.FreezeOnPurpose() // the lease leaves it while its job is alive: that is what a break is
+	broken := o.Did("break", "--yes", "--even-if-alive")
+	dead := w.Dead(first)
+	w.within("from the break to the death of the job", dead.Sub(broken.Write.Applied), w.timing.Heartbeat+5*time.Second)
+	if reason := a.Logged("lease lost", 1).Text("reason"); reason != "freed" {
+		t.Errorf("the lease was lost because %q", reason)
+	}
+	second := w.Life(2)
+	if second.Owner != a.Owner() || second.Fence < first.Fence+2 || second.Started < first.LastAlive() {
+		t.Errorf("%v under %s follows %v", second, second.Owner, first)
+	}
+	w.signalProcess(second.PID, syscall.SIGKILL, "the deaf job")
+}
+
 // A holder that only seemed dead, frozen while its lease was broken, does not
 // renew when it thaws: its job is dead within a heartbeat, and writes nothing
 // that a fence would let pass.
