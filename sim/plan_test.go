@@ -66,6 +66,7 @@ type road struct {
 	again   float64 // arrive twice, the second time up to two leases later
 	late    float64 // arrive up to two leases late
 	failed  float64 // are answered with an error, applied or not
+	slow    float64 // take up to 1.5 s on their way there
 	stale   float64 // eventually consistent reads that show an old row
 }
 
@@ -190,6 +191,7 @@ func newPlan(seed uint64) *plan {
 			again:   pick(r, 0, 0.05, 0.2),
 			late:    pick(r, 0, 0.02, 0.1),
 			failed:  pick(r, 0, 0.02, 0.1),
+			slow:    pick(r, 0, 0.3),
 			stale:   pick(r, 0, 0.2),
 		}
 		p.jobs.stuck = pick(r, 0, 0, 0.1)
@@ -201,7 +203,7 @@ func newPlan(seed uint64) *plan {
 			freezeAtSend, freezeAtSend, freezeAtLaunch, freezeAcquire, freezeAcquire, stopTask, scaleOut, deploy, stepClock, stepClock,
 			pause, handOver, runNow, breakLease, bumpFence,
 		}))
-		if r.IntN(4) == 0 {
+		if r.IntN(2) == 0 {
 			p.faults = append(p.faults, fault{at: between(r, p.horizon/4, p.horizon*9/10), kind: pick(r, deleteRow, deleteRow, restoreRow)})
 		}
 	}

@@ -96,6 +96,9 @@ func (d *door) trip() trip {
 	if draws[8] < p.road.late {
 		t.there += scale(7, 2*lease)
 	}
+	if draws[3] > 1-p.road.slow {
+		t.there += scale(8, 1500*time.Millisecond)
+	}
 	if draws[9] < p.road.failed {
 		t.failed, t.applied, t.err = true, draws[7] < 0.5, errServer
 	}
