@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"solojob/agent"
 	"solojob/boottime"
 	"solojob/config"
 	"solojob/dynamo"
@@ -167,10 +168,10 @@ the job must stop.`,
 				Table: table, Item: cmd.InOrStdin(),
 				Guard: fencedynamo.Guard{Fence: mine, Attribute: attribute, Once: once},
 			})
-			if err != nil {
-				return &exit{fencedput.ExitStatus(err), err}
+			if status := fencedput.ExitStatus(err); status != agent.ExitOK {
+				return &exit{status, err}
 			}
-			return nil
+			return nil // written, or written before by this very run
 		},
 	}
 	c.Flags().StringVar(&table, "table", "", "the table to write to")

@@ -12,7 +12,7 @@ import (
 func (s *Store) Exports() []string {
 	return []string{
 		"export AWS_ENDPOINT_URL_DYNAMODB=" + s.URL(),
-		"export AWS_REGION=us-east-1",
+		"export AWS_REGION=us-east-1 AWS_DEFAULT_REGION=us-east-1", // boto3 knows the second alone
 		"export AWS_ACCESS_KEY_ID=local AWS_SECRET_ACCESS_KEY=local",
 	}
 }

@@ -52,7 +52,7 @@ func checkScript(path string, head []byte) *ExecError {
 	}
 	fields := strings.Fields(string(line))
 	if len(fields) == 0 {
-		return &ExecError{StatusNotExecutable, path, errors.New("its first line names no interpreter after #!")}
+		return &ExecError{StatusNotExecutable, path, errors.New("its first line, which begins with #!, names no interpreter")}
 	}
 	if !complete && len(fields) == 1 && len(head) == shebangMax-2 {
 		return nil // the name may be cut off

@@ -141,7 +141,7 @@ func explain(path string, errno syscall.Errno) *ExecError {
 	case syscall.EINVAL:
 		why = errors.New("an argument or environment variable contains a zero byte, or the file is damaged")
 	case syscall.ENOEXEC:
-		why = errors.New("is neither a program for this machine nor a script that begins with #!")
+		why = errors.New("is neither a program for this machine nor a script whose first line names an interpreter after #! at its start")
 	default:
 		why = errno
 	}

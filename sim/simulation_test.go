@@ -145,7 +145,8 @@ func TestSeedsRepeat(t *testing.T) {
 	const tried = 10
 	same := 0
 	for n := range uint64(tried) {
-		if in(t, newPlan(n+1)).fingerprint() == in(t, newPlan(n+1)).fingerprint() {
+		first, second := in(t, newPlan(n+1)), in(t, newPlan(n+1))
+		if first.fingerprint() == second.fingerprint() {
 			same++
 		}
 	}

@@ -215,8 +215,7 @@ func (t *task) die() {
 
 // logTap is the task's log.
 type logTap struct {
-	t     *task
-	attrs []slog.Attr
+	t *task
 }
 
 func (l *logTap) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelInfo }
