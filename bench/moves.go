@@ -59,6 +59,13 @@ type moves struct {
 	gap   sample // that → the next job's first instruction
 	whole sample // told to stop, or killed → the next job's first instruction
 	over  sample // takeover: the next job's start, beyond lease × 1.021 since the last heartbeat
+
+	release, acquire, launch sample // handover: what the gap is made of
+}
+
+// parts are the samples in the order of their fields.
+func (m *moves) parts() []*sample {
+	return []*sample{&m.lost, &m.gap, &m.whole, &m.over, &m.release, &m.acquire, &m.launch}
 }
 
 // abreast collects moves of several leases at a time.
@@ -74,8 +81,9 @@ func abreast(o options, name string, one func(lease string, rounds int) (moves, 
 			m, err := one(fmt.Sprintf("%s-%d", name, i), (o.rounds+o.abreast-1)/o.abreast)
 			mu.Lock()
 			defer mu.Unlock()
-			all.lost, all.gap = append(all.lost, m.lost...), append(all.gap, m.gap...)
-			all.whole, all.over = append(all.whole, m.whole...), append(all.over, m.over...)
+			for i, part := range m.parts() {
+				*all.parts()[i] = append(*all.parts()[i], *part...)
+			}
 			errs = append(errs, err)
 		})
 	}
@@ -101,6 +109,9 @@ func handovers(ctx context.Context, s *stage, o options) ([]table, error) {
 	return []table{{ID: "handover", Header: statsHeader, Rows: [][]string{
 		drained.lost.row(fmt.Sprintf("job drains for %v: task told to stop → job dead", shortDrain)),
 		drained.gap.row("· **job dead → next job's first instruction**"),
+		drained.release.row("· · of that, job dead → release applied at the store"),
+		drained.acquire.row("· · of that, release applied → acquisition applied"),
+		drained.launch.row("· · of that, acquisition applied → job's first instruction"),
 		prompt.lost.row("job ends at once: task told to stop → job dead"),
 		prompt.gap.row("· job dead → next job's first instruction"),
 	}}}, nil
@@ -134,11 +145,13 @@ func takeovers(ctx context.Context, s *stage, o options) ([]table, error) {
 	if err != nil {
 		return nil, err
 	}
+	computed := atDefaults(m.over).row(fmt.Sprintf("computed from that: agent killed → next job's first instruction, lease %v", defaultLease))
+	computed[1] = "–"
 	return []table{{ID: "takeover", Header: statsHeader, Rows: [][]string{
 		m.lost.row(fmt.Sprintf("agent killed → last of its job's %d processes dead", takeoverTree+1)),
 		m.whole.row(fmt.Sprintf("agent killed → next job's first instruction, lease %v", takeoverLease)),
 		m.over.row("· last heartbeat → next job's first instruction, beyond lease × 1.021"),
-		atDefaults(m.over).row(fmt.Sprintf("computed from that: agent killed → next job's first instruction, lease %v", defaultLease)),
+		computed,
 	}}}, nil
 }
 
@@ -197,12 +210,20 @@ func move(ctx context.Context, s *stage, lease string, rounds int, env map[strin
 		m.lost = append(m.lost, job.dead.Sub(told))
 		m.gap = append(m.gap, heir.began.Sub(job.dead))
 		m.whole = append(m.whole, heir.began.Sub(told))
-		if how == syscall.SIGKILL {
-			beat, err := s.store.lastBeat(lease, heir.fence)
-			if err != nil {
-				return m, err
-			}
-			m.over = append(m.over, heir.began.Sub(beat)-patient(takeoverLease))
+		acquired, err := s.store.fenced(lease, heir.fence)
+		if err != nil {
+			return m, err
+		}
+		last, err := s.store.before(lease, heir.fence)
+		if err != nil {
+			return m, err
+		}
+		if last.owner == "" {
+			m.release = append(m.release, last.at.Sub(job.dead))
+			m.acquire = append(m.acquire, acquired.Sub(last.at))
+			m.launch = append(m.launch, heir.began.Sub(acquired))
+		} else {
+			m.over = append(m.over, heir.began.Sub(last.at)-patient(takeoverLease))
 		}
 		s.forget(holder)
 		holder, job = standby, heir

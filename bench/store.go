@@ -153,14 +153,15 @@ func (s *store) fenced(lease string, fence int64) (boottime.Instant, error) {
 	return 0, fmt.Errorf("nobody wrote FENCE %d into the lease %s", fence, lease)
 }
 
-// lastBeat is when the last write of the holder before a fence was applied.
-func (s *store) lastBeat(lease string, fence int64) (boottime.Instant, error) {
+// before is the last write to a lease before the one that handed out a fence: a
+// release, or the last heartbeat of a holder that fell silent.
+func (s *store) before(lease string, fence int64) (write, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, w := range s.writes[lease] {
 		if w.fence == fmt.Sprint(fence) && i > 0 {
-			return s.writes[lease][i-1].at, nil
+			return s.writes[lease][i-1], nil
 		}
 	}
-	return 0, fmt.Errorf("nobody held the lease %s before FENCE %d", lease, fence)
+	return write{}, fmt.Errorf("nobody held the lease %s before FENCE %d", lease, fence)
 }
