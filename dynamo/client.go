@@ -17,6 +17,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/smithy-go/logging"
 
 	"solojob/ecs"
 )
@@ -59,7 +60,12 @@ func ConnectLocal(ctx context.Context, endpoint string) (*Client, error) {
 // checks that they are there. It sends nothing to DynamoDB. The options
 // are applied to the configuration. A fault is a *[SetupError].
 func Connect(ctx context.Context, options ...func(*config.LoadOptions) error) (*Client, error) {
-	options = slices.Concat(ecs.CredentialsOptions(), []func(*config.LoadOptions) error{config.WithHTTPClient(awshttp.NewBuildableClient())}, options)
+	options = slices.Concat(ecs.CredentialsOptions(), []func(*config.LoadOptions) error{
+		config.WithHTTPClient(awshttp.NewBuildableClient()),
+		// The SDK's own log goes to stderr, in lines that are no JSON, and waits
+		// for whoever reads it: that must not hold up a heartbeat.
+		config.WithLogger(logging.Nop{}),
+	}, options)
 	cfg, err := config.LoadDefaultConfig(ctx, options...)
 	if err != nil {
 		return nil, &SetupError{fmt.Sprintf("the AWS configuration can't be read: %v", err)}

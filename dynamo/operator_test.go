@@ -148,7 +148,7 @@ func TestListings(t *testing.T) {
 		if err != nil || len(all) != 7 || len(found) != 7 {
 			t.Fatalf("%d leases, %v: %+v", len(all), err, all)
 		}
-		if l := found["l3"]; l.Owner != "a/1" || l.Date.IsZero() || l.Launching || l.Damage != "" {
+		if l := found["l3"]; l.Owner != "a/1" || l.Date.IsZero() || !l.Launching || l.Damage != "" {
 			t.Errorf("%+v", l)
 		}
 		if l := found["l1 (once)"]; l.Fence != 3 || l.ChangedBy != "x" || !l.Launching {
