@@ -22,10 +22,10 @@ COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
 # The binary is stamped with the commit. For a tree whose history git can't read,
-# such as a worktree: --build-arg BUILDVCS=false
+# such as a worktree: --build-arg BUILDVCS=false. No endpoint of solojob speaks HTTP/2.
 ARG BUILDVCS=auto
 ENV CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH GOFLAGS=-buildvcs=$BUILDVCS
-RUN go build -trimpath -ldflags='-s -w' -o /out/solojob .
+RUN go build -trimpath -tags=nethttpomithttp2 -ldflags='-s -w' -o /out/solojob .
 
 FROM scratch
 COPY --from=build /out/solojob /solojob
