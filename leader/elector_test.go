@@ -596,3 +596,22 @@ func liveUnder(k *task, m *Term, random func() float64) (lives []life) {
 		}
 	}
 }
+
+// A store that takes longer than a first attempt may, for whatever reason, does
+// not cost the lease: later attempts are more patient.
+func TestSlowStoreIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &simStore{}
+		a := startTask(t, s, "a")
+		ta := a.term(t)
+		a.door.weather(func(string) trip { return trip{before: 1500 * time.Millisecond, after: 1500 * time.Millisecond} })
+		time.Sleep(10 * time.Minute)
+		select {
+		case <-ta.Lost():
+			t.Error(ta.Loss())
+		default:
+		}
+		a.stop()
+		time.Sleep(time.Minute)
+	})
+}

@@ -58,7 +58,7 @@ type reply struct {
 }
 
 const (
-	// attemptShare is an attempt's time limit as a share of the heartbeat
+	// attemptShare is a first attempt's time limit as a share of the heartbeat
 	// interval: three attempts, one of them slow, fit into one interval.
 	attemptShare = 0.3
 	// minAttempt keeps very short heartbeats from giving up on a store that is
@@ -83,7 +83,7 @@ func (e *Elector) start(op *operation) {
 func (e *Elector) attempt() {
 	op, now := e.op, e.cfg.Clock.Now()
 	beat, call := e.call(op)
-	ctx, cancel := context.WithTimeout(context.Background(), e.attemptLimit())
+	ctx, cancel := context.WithTimeout(context.Background(), e.attemptLimit(op.tries))
 	op.cancel, op.inFlight = cancel, true
 	if op.tries == 0 {
 		op.first = now
@@ -112,8 +112,12 @@ func (e *Elector) attempt() {
 	})
 }
 
-func (e *Elector) attemptLimit() time.Duration {
-	return max(minAttempt, time.Duration(float64(e.cfg.Heartbeat)*attemptShare))
+// attemptLimit is an attempt's time limit, after so many that failed: it grows by
+// half of the first with each, up to a heartbeat interval, so that a store or a
+// machine that is merely slow is not given up on for ever.
+func (e *Elector) attemptLimit(failed int) time.Duration {
+	first := max(minAttempt, time.Duration(float64(e.cfg.Heartbeat)*attemptShare))
+	return min(first+time.Duration(failed)*first/2, max(first, e.cfg.Heartbeat))
 }
 
 // call prepares one attempt: the beat that it writes, if it writes, and the
