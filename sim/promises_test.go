@@ -103,7 +103,7 @@ func (p *promises) applied(t *task, q request, before, after *leader.Row) {
 }
 
 func (p *promises) acquired(t *task, q request, before, after *leader.Row) {
-	if p.mayNotKnow(t, q) {
+	if p.mayNotKnow(t, q, before, after) {
 		p.w.history.add("world", "the rows before this one don't count any more: %s never saw them", t.name)
 		p.fence, p.launched = 0, 0
 		p.limits = map[*task]boottime.Instant{}
@@ -129,13 +129,14 @@ func (p *promises) acquired(t *task, q request, before, after *leader.Row) {
 // mayNotKnow reports whether an acquisition by a task that never saw what was
 // in the row before somebody deleted or restored it: the one exception to P1
 // and P2. Neither does a message know that was sent before the deletion.
-func (p *promises) mayNotKnow(t *task, q request) bool {
+func (p *promises) mayNotKnow(t *task, q request, before, after *leader.Row) bool {
 	if !p.meddled {
 		return false
 	}
 	saw, highest := t.seen()
 	if p.put != nil {
-		return highest <= p.put.Fence
+		// It saw no more than the old row, or came later and saw only what grew from it.
+		return highest <= p.put.Fence || before != nil && after.Fence <= p.fence && highest <= before.Fence
 	}
 	return q.seen == nil && (!saw || q.when.Before(p.w.store.deleted))
 }
