@@ -10,6 +10,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"time"
 	_ "time/tzdata" // time zones: the binary is copied into images that have none
 
@@ -85,7 +86,7 @@ func execute(caught signals.Caught) int {
 		status = e.ExitStatus()
 	}
 	if text := err.Error(); text != "" {
-		fmt.Fprintf(os.Stderr, "solojob: %s\n", text)
+		fmt.Fprintf(os.Stderr, "solojob: %s\n", strings.ReplaceAll(text, "\n", "\nsolojob: "))
 	}
 	return status
 }

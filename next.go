@@ -28,6 +28,9 @@ SPEC is SOLOJOB_SCHEDULE if it is not given, in the zone of SOLOJOB_TIMEZONE.`,
   SOLOJOB_TIMEZONE=Europe/Berlin solojob next -n 3 '30 2 * * *'`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if count < 1 {
+				return fmt.Errorf("next: -n %d: it takes 1 or more", count)
+			}
 			s, err := scheduleOf(args)
 			if err != nil {
 				return &exit{exitConfig, err}

@@ -20,6 +20,7 @@ import (
 	"solojob/fence"
 	"solojob/fence/fencedput"
 	"solojob/fence/fencedynamo"
+	"solojob/leader"
 	"solojob/operator"
 	"solojob/setup"
 	"solojob/signals"
@@ -168,10 +169,17 @@ the job must stop.`,
 				Table: table, Item: cmd.InOrStdin(),
 				Guard: fencedynamo.Guard{Fence: mine, Attribute: attribute, Once: once},
 			})
-			if status := fencedput.ExitStatus(err); status != agent.ExitOK {
-				return &exit{status, err}
+			status := fencedput.ExitStatus(err)
+			if status == agent.ExitOK {
+				return nil // written, or written before by this very run
 			}
-			return nil // written, or written before by this very run
+			if status == 1 {
+				err = client.Explain(table, err)
+			}
+			if errors.Is(err, leader.ErrRefused) {
+				status = agent.ExitRefused
+			}
+			return &exit{status, err}
 		},
 	}
 	c.Flags().StringVar(&table, "table", "", "the table to write to")

@@ -57,6 +57,8 @@ type watchman struct {
 	giveUp  boottime.Instant
 	dead    bool
 	given   bool
+	// replaced says that the run is ended for the next.
+	replaced bool
 }
 
 func (a *Agent) watchman(term *leader.Term, run Run, patient bool) *watchman {
@@ -160,10 +162,12 @@ func (w *watchman) logEnd() {
 	case !r.Launched:
 		w.Log.Warn("job not started", "reason", string(r.Reason), "fence", w.fence)
 		return
+	case w.replaced:
+		w.Log.Warn("job killed", "reason", "replaced", "fence", w.fence)
 	case r.Signalled && (r.Reason != runner.Stopped || r.Signal == syscall.SIGKILL):
 		w.Log.Warn("job killed", "reason", string(r.Reason), "fence", w.fence)
 	}
-	attrs := []any{"exit_code", r.ExitStatus, "duration", r.Ended.Boot.Sub(r.Started.Boot).Round(time.Millisecond).String(), "fence", w.fence}
+	attrs := []any{"exit_code", exitStatus(r), "duration", r.Ended.Boot.Sub(r.Started.Boot).Round(time.Millisecond).String(), "fence", w.fence}
 	if r.Signal != 0 {
 		attrs = append(attrs, "signal", signalName(r.Signal))
 	}

@@ -362,7 +362,7 @@ func (c *cronTerm) heard(b leader.Beat) {
 
 // replace ends the run for what waits.
 func (c *cronTerm) replace() {
-	c.replaced = true
+	c.replaced, c.run.replaced = true, true
 	c.run.run.Stop(c.Clock.Now().Add(c.StopGrace))
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 )
 
 // Exports are the lines that point every AWS SDK and the AWS CLI at the store:
@@ -32,7 +33,7 @@ func Serve(ctx context.Context, o Options, out io.Writer) error {
 		fmt.Fprintf(out, "    %s\n", line)
 	}
 	fmt.Fprintf(out, "    export SOLOJOB_TABLE=%s SOLOJOB_LEASE=hello\n", o.Table)
-	fmt.Fprintf(out, "    solojob run -- sh -c 'while :; do echo \"$FENCE: only me\"; sleep 1; done'\n\n")
+	fmt.Fprintf(out, "    %s run -- sh -c 'while :; do echo \"$FENCE: only me\"; sleep 1; done'\n\n", os.Args[0])
 	fmt.Fprintf(out, "Exactly one of them runs the loop; stop it, and another takes over. Ctrl-C here ends the store.\n")
 	<-ctx.Done()
 	return nil

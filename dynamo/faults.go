@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -69,6 +70,19 @@ func dateOf(err error) time.Time {
 	return date
 }
 
+// Explain says what an error of a job's own write to a table means to a person;
+// one by which the table is out of reach for good is [leader.ErrRefused].
+func (c *Client) Explain(table string, err error) error {
+	var api smithy.APIError
+	if !errors.As(err, &api) {
+		return err
+	}
+	if api.ErrorCode() == "ResourceNotFoundException" {
+		return fmt.Errorf("%w: there is no table %q in %s", leader.ErrRefused, table, c.region)
+	}
+	return fmt.Errorf("DynamoDB answered %s: %s", api.ErrorCode(), api.ErrorMessage())
+}
+
 func late(ctx context.Context, err error) bool {
 	return ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded)
 }
@@ -100,6 +114,9 @@ func (f *faults) refusal(api smithy.APIError) string {
 	case "AccessDeniedException", "UnrecognizedClientException", "InvalidClientTokenId", "MissingAuthenticationToken", "ExpiredTokenException":
 		return fmt.Sprintf("access to table %q is denied (%s): allow the task role dynamodb:GetItem and dynamodb:UpdateItem on it, and check that its credentials are current", f.table, api.ErrorMessage())
 	case "ValidationException":
+		if !strings.Contains(strings.ToLower(api.ErrorMessage()), "key") {
+			return ""
+		}
 		return fmt.Sprintf("table %q can't hold leases (%s): it needs the keys pk (string, partition) and sk (string, sort); create one with `solojob init`", f.table, api.ErrorMessage())
 	}
 	return ""

@@ -112,8 +112,11 @@ func (r Run) note() string {
 	if r.explained() {
 		parts = append(parts, r.Why)
 	}
-	if r.Kind == "run-now" || r.Kind == "request" {
+	switch r.Kind {
+	case "run-now":
 		parts = append(parts, r.name())
+	case requestKind:
+		parts = append(parts, r.name()+": "+r.Why)
 	}
 	if r.By != "" {
 		parts = append(parts, "asked for by "+r.By)
@@ -202,8 +205,14 @@ func summary(runs []Run) string {
 	counts := map[string]int{}
 	var took []time.Duration
 	for _, r := range runs {
+		if r.Kind == requestKind {
+			continue
+		}
 		counts[r.State]++
 		took = append(took, r.Duration)
+	}
+	if len(took) == 0 {
+		return "No runs yet."
 	}
 	slices.Sort(took)
 	var parts []string
@@ -213,5 +222,5 @@ func summary(runs []Run) string {
 		}
 	}
 	return fmt.Sprintf("%s: %s. Half of them took at most %s, the longest %s.",
-		plural(len(runs), "run"), strings.Join(parts, ", "), span(took[(len(took)-1)/2]), span(took[len(took)-1]))
+		plural(len(took), "run"), strings.Join(parts, ", "), span(took[(len(took)-1)/2]), span(took[len(took)-1]))
 }

@@ -48,6 +48,9 @@ type Lease struct {
 // or its row says nothing.
 func (l *Lease) unheld() bool { return l.Damage != "" || l.Beat == "" || l.Free() }
 
+// requestKind is the kind of an entry for what an operator asked for: no run.
+const requestKind = "request"
+
 // Run is one run in a lease's history. What was not written is zero.
 type Run struct {
 	Fence    int64

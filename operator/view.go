@@ -99,8 +99,10 @@ func (l *Lease) Job() Job {
 // LastRun is the last run that has ended, from the history or else from the row.
 // It returns nil if neither knows of one.
 func (v *View) LastRun() *Run {
-	if n := len(v.Runs); n > 0 {
-		return &v.Runs[n-1]
+	for i := len(v.Runs) - 1; i >= 0; i-- {
+		if v.Runs[i].Kind != requestKind {
+			return &v.Runs[i]
+		}
 	}
 	r := v.Record
 	if v.Damage != "" || r.Tick == "" || r.TickState == schedule.StateRunning {
