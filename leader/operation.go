@@ -83,7 +83,7 @@ func (e *Elector) start(op *operation) {
 func (e *Elector) attempt() {
 	op, now := e.op, e.cfg.Clock.Now()
 	beat, call := e.call(op)
-	ctx, cancel := context.WithTimeout(context.Background(), e.attemptLimit(op.tries))
+	ctx, cancel := context.WithTimeout(context.Background(), e.attemptLimit(op))
 	op.cancel, op.inFlight = cancel, true
 	if op.tries == 0 {
 		op.first = now
@@ -112,12 +112,16 @@ func (e *Elector) attempt() {
 	})
 }
 
-// attemptLimit is an attempt's time limit, after so many that failed: it grows by
-// half of the first with each, up to a heartbeat interval, so that a store or a
-// machine that is merely slow is not given up on for ever.
-func (e *Elector) attemptLimit(failed int) time.Duration {
+// attemptLimit is the time limit of the operation's next attempt. It grows by half
+// of the first with each that failed, up to a heartbeat interval, so that a
+// store or a machine that is merely slow is not given up on for ever. Only a
+// renewal's does not: the last attempt into a fault must not outlast it by much.
+func (e *Elector) attemptLimit(op *operation) time.Duration {
 	first := max(minAttempt, time.Duration(float64(e.cfg.Heartbeat)*attemptShare))
-	return min(first+time.Duration(failed)*first/2, max(first, e.cfg.Heartbeat))
+	if op.kind == opRenew {
+		return first
+	}
+	return min(first+time.Duration(op.tries)*first/2, max(first, e.cfg.Heartbeat))
 }
 
 // call prepares one attempt: the beat that it writes, if it writes, and the
