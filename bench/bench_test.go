@@ -59,10 +59,10 @@ func TestSpansReadWell(t *testing.T) {
 	}
 }
 
-// A run replaces what is between the markers of the tables that it made, and
-// nothing else; without markers it refuses, and says what is missing.
+// A table replaces what is between its markers, and nothing else; without
+// markers it refuses, and says what is missing.
 func TestTablesReplaceOnlyWhatIsBetweenTheirMarkers(t *testing.T) {
-	made := []table{{ID: "size", Header: []string{"binary", "MB"}, Rows: [][]string{{"amd64", "12"}}, Note: "Today."}}
+	made := table{ID: "size", Header: []string{"binary", "MB"}, Rows: [][]string{{"amd64", "12"}}, Note: "Today."}
 	const document = "before\n<!-- bench:size -->\nold\n<!-- /bench:size -->\n<!-- bench:idle -->\nkept\n<!-- /bench:idle -->\n"
 	const want = "before\n<!-- bench:size -->\n| binary | MB |\n| --- | ---: |\n| amd64 | 12 |\n\n_Today._\n<!-- /bench:size -->\n<!-- bench:idle -->\nkept\n<!-- /bench:idle -->\n"
 	got, err := replaced(document, made)
@@ -84,7 +84,7 @@ func TestTheDocumentHasAPlaceForEachTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, id := range []string{"machine", "start", "handover", "takeover", "kill", "size", "memory", "idle", "ticks"} {
-		if _, err := replaced(string(document), []table{{ID: id, Header: []string{""}}}); err != nil {
+		if _, err := replaced(string(document), table{ID: id, Header: []string{""}}); err != nil {
 			t.Error(err)
 		}
 	}

@@ -94,8 +94,16 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	tables := []table{machine(o)}
-	fmt.Print(tables[0].markdown(), "\n")
+	show := func(t table) error {
+		fmt.Print(t.markdown(), "\n")
+		if o.write == "" {
+			return nil
+		}
+		return rewrite(o.write, t) // at once: the next part may take half an hour
+	}
+	if err := show(machine(o)); err != nil {
+		return err
+	}
 	for _, p := range parts() {
 		if !slices.Contains(o.only, p.name) {
 			continue
@@ -107,12 +115,10 @@ func run(ctx context.Context, args []string) error {
 		}
 		for _, t := range measured {
 			t.Note = strings.TrimSpace(t.Note + fmt.Sprintf(" Took %v; load average %s before, %s after.", time.Since(began).Round(time.Second), load, loadNow()))
-			fmt.Print(t.markdown(), "\n")
-			tables = append(tables, t)
+			if err := show(t); err != nil {
+				return err
+			}
 		}
 	}
-	if o.write == "" {
-		return nil
-	}
-	return rewrite(o.write, tables)
+	return nil
 }

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -37,31 +36,26 @@ func (t table) markdown() string {
 	return b.String()
 }
 
-// rewrite puts tables between their markers in a document. If a marker is
+// rewrite puts a table between its markers in a document. If a marker is
 // missing, it changes nothing.
-func rewrite(file string, tables []table) error {
+func rewrite(file string, t table) error {
 	raw, err := os.ReadFile(file)
 	if err != nil {
 		return err
 	}
-	document, err := replaced(string(raw), tables)
+	document, err := replaced(string(raw), t)
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
 	return os.WriteFile(file, []byte(document), 0o644)
 }
 
-func replaced(document string, tables []table) (string, error) {
-	var problems []error
-	for _, t := range tables {
-		opening, closing := "<!-- bench:"+t.ID+" -->\n", "<!-- /bench:"+t.ID+" -->"
-		before, rest, opened := strings.Cut(document, opening)
-		_, after, closed := strings.Cut(rest, closing)
-		if !opened || !closed {
-			problems = append(problems, fmt.Errorf("there is no place for %s between %q and %q", t.ID, strings.TrimSpace(opening), closing))
-			continue
-		}
-		document = before + opening + t.markdown() + closing + after
+func replaced(document string, t table) (string, error) {
+	opening, closing := "<!-- bench:"+t.ID+" -->\n", "<!-- /bench:"+t.ID+" -->"
+	before, rest, opened := strings.Cut(document, opening)
+	_, after, closed := strings.Cut(rest, closing)
+	if !opened || !closed {
+		return "", fmt.Errorf("there is no place for %s between %q and %q", t.ID, strings.TrimSpace(opening), closing)
 	}
-	return document, errors.Join(problems...)
+	return before + opening + t.markdown() + closing + after, nil
 }
