@@ -331,7 +331,7 @@ func osPipe(t *testing.T) (r, w *os.File) {
 // cleanUp ends whatever is left of the agent, its supervisor and its job.
 func (a *agent) cleanUp() {
 	a.orders.Close()
-	syscall.Kill(a.cmd.Process.Pid, syscall.SIGKILL)
+	a.cmd.Process.Kill() // not by pid, which is somebody else's if it was waited for
 	<-a.waited
 	killStrays()
 	if a.t.Failed() {

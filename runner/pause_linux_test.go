@@ -46,10 +46,10 @@ func TestAStoppedAgentCannotKeepTheJobAlive(t *testing.T) {
 			a := startAgent(t, s, func(cmd *exec.Cmd) {
 				cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 			})
-			launchDeafTree(t, a, instruction{For: 6 * time.Second, RenewEvery: 100 * time.Millisecond})
+			launchDeafTree(t, a, instruction{For: 8 * time.Second, RenewEvery: 100 * time.Millisecond})
 			send(t, a.pid, sig)
 			await(t, "the agent is stopped", func() bool { return stateOf(a.pid) == 'T' })
-			latest := boottime.Now().Add(6 * time.Second) // no renewal was later
+			latest := boottime.Now().Add(8 * time.Second) // no renewal was later
 			a.expectDead()
 			if late := boottime.Now().Sub(latest); late > 0 {
 				t.Errorf("the job was alive %v after its deadline", late)
@@ -68,7 +68,7 @@ func TestAStoppedAgentCannotKeepTheJobAlive(t *testing.T) {
 func TestAStoppedSupervisorIsReplaced(t *testing.T) {
 	everyPlace(t, func(t *testing.T, start func(*testing.T, setup) *agent) {
 		s := standard(shell(deafTree)...)
-		s.Options.Heartbeat = time.Second
+		s.Options.Heartbeat = 2 * time.Second
 		a := start(t, s)
 		launchDeafTree(t, a, instruction{For: time.Minute, RenewEvery: 300 * time.Millisecond})
 		freeze(t, a.supervisor())
@@ -88,7 +88,7 @@ func TestAStoppedSupervisorIsReplaced(t *testing.T) {
 // agent notices all the same.
 func TestAStoppedSupervisorIsNoticedWithoutRenewals(t *testing.T) {
 	s := standard(shell(deafTree)...)
-	s.Options.Heartbeat = time.Second
+	s.Options.Heartbeat = 2 * time.Second
 	a := startAgent(t, s)
 	launchDeafTree(t, a, instruction{For: time.Hour})
 	freeze(t, a.supervisor())
@@ -106,8 +106,10 @@ func TestAStoppedSupervisorCannotKeepTheJobPastItsDeadline(t *testing.T) {
 	s.Options.Heartbeat = time.Hour
 	s.Options.KillMargin = slowMargin
 	a := startAgent(t, s)
-	launchDeafTree(t, a, instruction{For: 6 * time.Second})
+	// Renewed until all of it is there, however slow the machine is.
+	launchDeafTree(t, a, instruction{For: 8 * time.Second, RenewEvery: 100 * time.Millisecond})
 	freeze(t, a.supervisor())
+	a.order(instruction{Do: "stop-renewing"})
 	e := a.expect("done")
 	a.mustBeDead()
 	if e.Result.Reason != Deadline {
@@ -138,9 +140,9 @@ func TestASupervisorThatWakesReadsBeforeItJudges(t *testing.T) {
 	s := standard(shell(`sleep 1000`)...)
 	s.Options.Heartbeat = time.Hour // its patience is not what is tested
 	a := startAgent(t, s)
-	a.order(instruction{Do: "launch", For: 6 * time.Second})
+	a.order(instruction{Do: "launch", For: 8 * time.Second})
 	job := a.expect("started").Pid
-	known := boottime.Now().Add(6 * time.Second)
+	known := boottime.Now().Add(8 * time.Second)
 	supervisor := a.supervisor()
 	freeze(t, supervisor)
 	a.order(instruction{Do: "extend", For: time.Hour})
@@ -241,10 +243,10 @@ func TestWhoeverWakesFirstKillsTheJob(t *testing.T) {
 	for _, firstToWake := range []string{"agent", "supervisor", "both"} {
 		t.Run(firstToWake, func(t *testing.T) {
 			a := startAgent(t, standard(shell(deafTree)...))
-			launchDeafTree(t, a, instruction{For: 5 * time.Second})
+			launchDeafTree(t, a, instruction{For: 6 * time.Second, RenewEvery: 100 * time.Millisecond})
 			supervisor := a.supervisor()
 			freeze(t, a.pid, supervisor)
-			past := boottime.Now().Add(5 * time.Second)
+			past := boottime.Now().Add(6 * time.Second)
 			await(t, "the deadline is past", func() bool { return boottime.Now() > past })
 			if firstToWake != "supervisor" {
 				send(t, a.pid, syscall.SIGCONT)
@@ -264,14 +266,14 @@ func TestWhoeverWakesFirstKillsTheJob(t *testing.T) {
 // killed before the agent does anything else.
 func TestAfterAThawTheJobIsKilled(t *testing.T) {
 	a := startAgent(t, standard(shell(deafTree)...))
-	launchDeafTree(t, a, instruction{For: 5 * time.Second, RenewEvery: 100 * time.Millisecond})
+	launchDeafTree(t, a, instruction{For: 6 * time.Second, RenewEvery: 100 * time.Millisecond})
 	supervisor := a.supervisor()
 	freeze(t, a.pid, supervisor)
 	job := a.jobProcesses()
 	for _, pid := range job { // not waited for: one in vfork(2) stops only after its child's exec
 		send(t, pid, syscall.SIGSTOP)
 	}
-	past := boottime.Now().Add(5 * time.Second)
+	past := boottime.Now().Add(6 * time.Second)
 	await(t, "the deadline is past", func() bool { return boottime.Now() > past })
 	for _, pid := range append(job, supervisor, a.pid) {
 		send(t, pid, syscall.SIGCONT)
@@ -287,18 +289,16 @@ func TestAfterAThawTheJobIsKilled(t *testing.T) {
 // however many heartbeats it took.
 func TestAShortFreezeOfTheWholeTaskIsInvisible(t *testing.T) {
 	s := standard(shell(`while :; do sleep 0.05; done`)...)
-	s.Options.Heartbeat = time.Second
+	s.Options.Heartbeat = 2 * time.Second
 	a := startAgent(t, s)
 	a.order(instruction{Do: "launch", For: time.Hour, RenewEvery: 100 * time.Millisecond})
 	job := a.expect("started").Pid
 	supervisor := a.supervisor()
-	for range 2 {
-		freeze(t, supervisor, a.pid) // the supervisor first: so that it owes acknowledgements
-		thaw := boottime.Now().Add(3 * time.Second)
-		await(t, "three heartbeats have passed", func() bool { return boottime.Now() > thaw })
-		send(t, a.pid, syscall.SIGCONT) // the agent first: so that it could become impatient
-		send(t, supervisor, syscall.SIGCONT)
-	}
+	freeze(t, supervisor, a.pid) // the supervisor first: so that it owes acknowledgements
+	thaw := boottime.Now().Add(3 * s.Options.Heartbeat)
+	await(t, "three heartbeats have passed", func() bool { return boottime.Now() > thaw })
+	send(t, a.pid, syscall.SIGCONT) // the agent first: so that it could become impatient
+	send(t, supervisor, syscall.SIGCONT)
 	select {
 	case e := <-a.events:
 		t.Fatalf("the agent said %+v", e)

@@ -101,7 +101,7 @@ func TestDeadBeforeTheDeadlineWithoutRenewals(t *testing.T) {
 	s := standard(shell(`trap 'echo stopping' TERM; echo up; while :; do sleep 0.05; done`)...)
 	s.Options.KillMargin = slowMargin
 	a := startAgent(t, s)
-	a.order(instruction{Do: "launch", For: 5 * time.Second})
+	a.order(instruction{Do: "launch", For: 8 * time.Second})
 	a.expect("started")
 	e := a.expect("done")
 	if e.Result.Reason != Deadline || !e.Result.Signalled {
@@ -123,13 +123,13 @@ func TestDeadBeforeTheDeadlineWithoutRenewals(t *testing.T) {
 // With renewals it lives on, for many leases.
 func TestRenewalsKeepTheJobAlive(t *testing.T) {
 	a := startAgent(t, standard(shell(`sleep 1000`)...))
-	// Without them it would be told to stop after 3 s.
-	a.order(instruction{Do: "launch", For: 4500 * time.Millisecond, RenewEvery: 20 * time.Millisecond})
+	// Without them it would be told to stop after 6.5 s.
+	a.order(instruction{Do: "launch", For: 8 * time.Second, RenewEvery: 20 * time.Millisecond})
 	job := a.expect("started").Pid
 	select {
 	case e := <-a.events:
 		t.Fatalf("the agent said %+v", e)
-	case <-time.After(7 * time.Second): // nothing happens: there is no event to wait for
+	case <-time.After(10 * time.Second): // nothing happens: there is no event to wait for
 	}
 	if s := stateOf(job); s == 0 || s == 'Z' {
 		t.Error("the job is gone")
@@ -220,7 +220,7 @@ func queued(t *testing.T, supervisor int) int {
 func TestTimeoutEndsTheRun(t *testing.T) {
 	a := startAgent(t, standard(shell(`trap 'echo stopping' TERM; echo up; while :; do sleep 0.05; done`)...))
 	a.order(instruction{Do: "launch", For: lease, RenewEvery: time.Second, Launch: Launch{
-		Timeout:   time.Second,
+		Timeout:   4 * time.Second,
 		StopGrace: 500 * time.Millisecond,
 	}})
 	a.expect("started")
@@ -228,7 +228,7 @@ func TestTimeoutEndsTheRun(t *testing.T) {
 	if r.Reason != TimedOut || r.Signal != syscall.SIGKILL {
 		t.Errorf("reported as %+v", r)
 	}
-	if ran := r.Ended.Boot.Sub(r.Started.Boot); ran < 1500*time.Millisecond {
+	if ran := r.Ended.Boot.Sub(r.Started.Boot); ran < 4500*time.Millisecond {
 		t.Errorf("the job was killed after %v", ran)
 	}
 	if !strings.Contains(a.read(), "stopping") {
