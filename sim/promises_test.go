@@ -138,7 +138,8 @@ func (p *promises) mayNotKnow(t *task, q request, before, after *leader.Row) boo
 		// It saw no more than the old row, or came later and saw only what grew from it.
 		return highest <= p.put.Fence || before != nil && after.Fence <= p.fence && highest <= before.Fence
 	}
-	return q.seen == nil && (!saw || q.when.Before(p.w.store.deleted))
+	// Or it saw an older row alone: it can't know the lease of a later holder.
+	return q.seen == nil && (!saw || q.when.Before(p.w.store.deleted) || highest < p.fence)
 }
 
 // tampered is called when somebody deletes the row, or puts an old one back.
