@@ -27,7 +27,6 @@ type task struct {
 	clock    *clock
 	door     *door
 	stop     chan os.Signal
-	cancel   context.CancelFunc
 	ended    chan struct{} // the agent has returned
 	err      error         // with this, once it has
 
@@ -87,21 +86,18 @@ func (w *world) start() *task {
 		Launch:    func(l runner.Launch) agent.Run { return t.launchJob(l) },
 		LossGrace: s.lossGrace, KillMargin: s.margin, StopGrace: s.stopGrace, Log: log,
 	})
-	ctx, cancel := context.WithCancel(context.Background())
-	t.cancel = cancel
 	w.history.add(t.name, "starts as %s, lease %s, clock %+.2f %%, time of day off by %s", t.owner, s.lease, 100*t.clock.drift, t.wallOff.Round(time.Millisecond))
 	w.add(t)
 	w.left.Go(func() {
-		defer cancel()
 		var status int
 		if p.schedule == "" {
-			status, t.err = a.Service(ctx)
+			status, t.err = a.Service(context.Background())
 		} else {
 			s, err := schedule.Parse(p.schedule, time.UTC)
 			if err != nil {
 				panic(err)
 			}
-			status, t.err = a.Cron(ctx, agent.Cron{Schedule: s, Rules: p.rules, Overlap: p.overlap})
+			status, t.err = a.Cron(context.Background(), agent.Cron{Schedule: s, Rules: p.rules, Overlap: p.overlap})
 		}
 		close(t.ended)
 		if t.isDead() {
@@ -203,14 +199,15 @@ func (t *task) die() {
 	t.dead = true
 	run := t.run
 	t.mu.Unlock()
-	t.cancel()
 	for _, g := range []*gate{&t.agentGate, &t.guardGate, &t.jobGate} {
 		g.fall()
 	}
 	if run != nil {
 		run.abandoned()
 	}
-	t.signal() // so that what is left of the agent's goroutines ends
+	// What is left of the agent in this process has to end: it is told to stop,
+	// reaches no store any more, and nobody hears of what it does.
+	t.signal()
 }
 
 // logTap is the task's log.
@@ -237,5 +234,5 @@ func (l *logTap) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-func (l *logTap) WithAttrs(attrs []slog.Attr) slog.Handler { return l }
+func (l *logTap) WithAttrs([]slog.Attr) slog.Handler { return l }
 func (l *logTap) WithGroup(string) slog.Handler            { return l }
