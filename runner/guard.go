@@ -16,6 +16,7 @@ type guard struct {
 	started boottime.Instant
 	ready   bool // it said so
 	killed  bool // by us
+	reaped  bool // its pid may be somebody else's
 	control outbox
 	report  inbox
 
@@ -98,10 +99,12 @@ func (g *guard) nextLook(now boottime.Instant, patience time.Duration) boottime.
 	return g.lastSent.Add(patience / 2)
 }
 
-// kill ends the supervisor. It is not reaped yet, so the pid is still its own.
+// kill ends the supervisor.
 func (g *guard) kill() {
 	g.killed = true
-	unix.Kill(g.pid, unix.SIGKILL)
+	if !g.reaped {
+		unix.Kill(g.pid, unix.SIGKILL)
+	}
 }
 
 func (g *guard) close() {

@@ -226,6 +226,7 @@ func (k *keeper) note(pid int, ws syscall.WaitStatus) {
 	k.broom.died()
 	switch {
 	case k.guard != nil && pid == k.guard.pid:
+		k.guard.reaped = true
 		k.guard.report.empty(k.hear) // its last words
 		k.guardDied(ws)
 	case k.run != nil && pid == k.run.pid:
