@@ -25,7 +25,7 @@ COPY . .
 # such as a worktree: --build-arg BUILDVCS=false. No endpoint of solojob speaks HTTP/2.
 ARG BUILDVCS=auto
 ENV CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH GOFLAGS=-buildvcs=$BUILDVCS
-RUN go build -trimpath -tags=nethttpomithttp2 -ldflags='-s -w' -o /out/solojob .
+RUN go build -trimpath -tags=nethttpomithttp2 -gcflags='github.com/...=-l' -ldflags='-s -w' -o /out/solojob .
 
 FROM scratch
 COPY --from=build /out/solojob /solojob

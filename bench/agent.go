@@ -74,7 +74,7 @@ func (s *stage) close() {
 
 // buildStripped builds a program as it is released.
 func buildStripped(ctx context.Context, pkg, to string, env ...string) error {
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-tags=nethttpomithttp2", "-ldflags=-s -w", "-o", to, pkg)
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-tags=nethttpomithttp2", "-gcflags=github.com/...=-l", "-ldflags=-s -w", "-o", to, pkg)
 	build.Env = append(append(os.Environ(), "CGO_ENABLED=0"), env...)
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s can't be built: %w\n%s", pkg, err, out)
