@@ -58,7 +58,7 @@ var mistakes = []mistake{
 	one("the release deletes the row",
 		"sim/store_test.go", "		row.Requests.Handover, row.Requests.HandoverNow = \"\", false\n		d.row = &row\n", "		d.row = nil\n"),
 	one("a release before the death of the job",
-		"agent/attend.go", "			w.drain(w.term)\n			w.stopRun()\n", "			w.drain(w.term)\n			w.stopRun()\n			w.dead = true\n"),
+		"agent/attend.go", "			w.drain(w.term, sig)\n			w.stopRun()\n", "			w.drain(w.term, sig)\n			w.stopRun()\n			w.dead = true\n"),
 	one("a lost reply is a lost lease",
 		"leader/settle.go", `		e.cfg.Log.Warn("renewal failed"`, "		e.lose(Loss{Reason: LossExpired})\n		return\n		e.cfg.Log.Warn(\"renewal failed\""),
 	one("a lost reply is never recognised",
