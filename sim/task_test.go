@@ -235,4 +235,4 @@ func (l *logTap) Handle(_ context.Context, r slog.Record) error {
 }
 
 func (l *logTap) WithAttrs([]slog.Attr) slog.Handler { return l }
-func (l *logTap) WithGroup(string) slog.Handler            { return l }
+func (l *logTap) WithGroup(string) slog.Handler      { return l }
