@@ -17,7 +17,7 @@ import (
 
 var (
 	mutations     = flag.Bool("sim.mutations", false, "run TestMutations, which takes minutes")
-	mutationSeeds = flag.Int("sim.mutation-seeds", 1500, "how many runs a mistake of the protocol may survive")
+	mutationSeeds = flag.Int("sim.mutation-seeds", 5000, "how many runs a mistake of the protocol may survive")
 	mutationOnly  = flag.String("sim.mutation", "", "try only the mistakes whose name matches")
 )
 

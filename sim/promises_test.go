@@ -41,6 +41,7 @@ type promises struct {
 	pausedAt time.Time                  // when an operator paused; zero while nobody did
 	meddled  bool                       // the row was deleted or restored
 	put      *leader.Row                // with this, if it was restored
+	deleted  string                     // the owner in the row that was deleted
 }
 
 func newPromises(w *world) *promises {
@@ -67,6 +68,9 @@ func (p *promises) jobOf(t *task) *job {
 func (p *promises) sending(t *task, q request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if q.claim != nil {
+		p.ticks.asks(q.claim)
+	}
 	if j := p.jobOf(t); j != nil && (q.op == "acquire" || q.op == "release") {
 		p.broken("P4", "%s sends %s %s while its job with fence %d is alive", t.name, q.op, q.beat, j.fence)
 	}
@@ -133,20 +137,23 @@ func (p *promises) mayNotKnow(t *task, q request, before, after *leader.Row) boo
 	if !p.meddled {
 		return false
 	}
-	saw, highest := t.seen()
+	saw, highest, owner := t.seen()
 	if p.put != nil {
 		// It saw no more than the old row, or came later and saw only what grew from it.
 		return highest <= p.put.Fence || before != nil && after.Fence <= p.fence && highest <= before.Fence
 	}
 	// Or it saw an older row alone: it can't know the lease of a later holder.
-	return q.seen == nil && (!saw || q.when.Before(p.w.store.deleted) || highest < p.fence)
+	return q.seen == nil && (!saw || q.when.Before(p.w.store.deleted) || owner != p.deleted)
 }
 
 // tampered is called when somebody deletes the row, or puts an old one back.
-func (p *promises) tampered(row *leader.Row) {
+func (p *promises) tampered(before, row *leader.Row) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.meddled, p.put, p.pausedAt = true, row, time.Time{}
+	if before != nil {
+		p.deleted = before.Owner
+	}
 	p.ticks.forget()
 }
 

@@ -440,9 +440,10 @@ func (s *store) request(change func(*leader.Row) bool) {
 func (s *store) remove() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.remember(s.snapshot())
+	before := s.snapshot()
+	s.remember(before)
 	s.row, s.deleted = nil, time.Now()
-	s.w.promises.tampered(nil)
+	s.w.promises.tampered(before, nil)
 }
 
 // restore is somebody who puts the row back as it was a while ago.
@@ -456,7 +457,7 @@ func (s *store) restore(r *rand.Rand) {
 	old.Requests = leader.Requests{} // or nobody would ever resume it
 	s.remember(s.snapshot())
 	s.row, s.deleted = &old, time.Now()
-	s.w.promises.tampered(&old)
+	s.w.promises.tampered(nil, &old)
 }
 
 func (s *store) now() *leader.Row {

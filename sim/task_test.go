@@ -32,18 +32,19 @@ type task struct {
 
 	agentGate, guardGate, jobGate gate
 
-	mu      sync.Mutex
-	jobs    *rand.Rand // the jobs' natures
-	jitter  *rand.Rand // for the elector
-	wallOff time.Duration
-	dead    bool
-	told    bool // to stop
-	stopped bool // frozen, whole or in part
-	frozen  bool // whole
-	armed   map[kind]time.Duration
-	run     *run  // the last one
-	hasSeen bool  // a reply has shown it a row
-	highest int64 // the highest fence that a reply has shown it
+	mu        sync.Mutex
+	jobs      *rand.Rand // the jobs' natures
+	jitter    *rand.Rand // for the elector
+	wallOff   time.Duration
+	dead      bool
+	told      bool // to stop
+	stopped   bool // frozen, whole or in part
+	frozen    bool // whole
+	armed     map[kind]time.Duration
+	run       *run   // the last one
+	hasSeen   bool   // a reply has shown it a row
+	highest   int64  // the highest fence that a reply has shown it
+	lastOwner string // in the last row that a reply has shown it
 }
 
 // stopTimeout is what the platform waits in excess of the stop grace, as the
@@ -165,13 +166,13 @@ func (t *task) isTold() bool {
 func (t *task) sawRow(r *leader.Row) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.hasSeen, t.highest = true, max(t.highest, r.Fence)
+	t.hasSeen, t.highest, t.lastOwner = true, max(t.highest, r.Fence), r.Owner
 }
 
-func (t *task) seen() (bool, int64) {
+func (t *task) seen() (yes bool, highest int64, owner string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.hasSeen, t.highest
+	return t.hasSeen, t.highest, t.lastOwner
 }
 
 func (t *task) lastRun() *run {

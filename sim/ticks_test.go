@@ -31,7 +31,8 @@ type ticks struct {
 	begun   bool  // somebody has written through
 	through int64 // of the row
 	last    int64
-	lost    map[*task]time.Time // when it last logged that its lease is lost
+	lost    map[*task]time.Time         // when it last logged that its lease is lost
+	asked   map[*leader.Claim]time.Time // when a claim was first sent
 	spells  []spell
 	pauses  int // how often an operator paused or resumed
 	drains  int // how often a task was told to stop, or to hand over: none counts as an attempt
@@ -58,7 +59,7 @@ type claim struct {
 const early = 3 * time.Second
 
 func newTicks(w *world) *ticks {
-	return &ticks{w: w, byTick: map[int64]*tick{}, lost: map[*task]time.Time{}}
+	return &ticks{w: w, byTick: map[int64]*tick{}, lost: map[*task]time.Time{}, asked: map[*leader.Claim]time.Time{}}
 }
 
 // forget is for a row that was deleted or restored: its ticks are, too.
@@ -98,7 +99,7 @@ func (k *ticks) wrote(t *task, q request, before, after *leader.Row) {
 	}
 	was, is := unix(before.Record.Through), unix(after.Record.Through)
 	if q.op == "claim" {
-		from := time.Now()
+		from := k.asked[q.claim]
 		if q.claim.Tick != "" {
 			from = time.Unix(unix(q.claim.Tick), 0)
 		}
@@ -129,6 +130,13 @@ func (k *ticks) wrote(t *task, q request, before, after *leader.Row) {
 			k.broken("P3", "the tick %s is recorded as done, and no run of it ended with 0", r.Tick)
 		}
 		d.known = true
+	}
+}
+
+// asks is called when a claim is sent, by each of its attempts.
+func (k *ticks) asks(c *leader.Claim) {
+	if _, again := k.asked[c]; !again {
+		k.asked[c] = time.Now()
 	}
 }
 
