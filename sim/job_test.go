@@ -21,8 +21,9 @@ type job struct {
 
 	term, kill chan struct{} // closed when the signal is sent
 	dead       chan struct{}
-	status     int  // once dead
-	byItself   bool // nobody signalled it
+	launched   time.Time // by the agent
+	status     int       // once dead
+	byItself   bool      // nobody signalled it
 
 	// The observer's, under its lock.
 	alive  bool
@@ -165,7 +166,7 @@ func (t *task) launch(l runner.Launch) *run {
 		news: make(chan struct{}, 1), report: make(chan struct{}),
 	}
 	r.job = &job{
-		t: t, fence: l.Fence, nature: t.nature(),
+		t: t, fence: l.Fence, nature: t.nature(), launched: time.Now(),
 		term: make(chan struct{}), kill: make(chan struct{}), dead: make(chan struct{}),
 	}
 	for _, kv := range l.Env {

@@ -69,7 +69,7 @@ func (p *promises) sending(t *task, q request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if q.claim != nil {
-		p.ticks.asks(q.claim)
+		p.ticks.asks(t, q.claim)
 	}
 	if j := p.jobOf(t); j != nil && (q.op == "acquire" || q.op == "release") {
 		p.broken("P4", "%s sends %s %s while its job with fence %d is alive", t.name, q.op, q.beat, j.fence)
@@ -84,6 +84,9 @@ func (p *promises) applied(t *task, q request, before, after *leader.Row) {
 	if after == nil {
 		p.broken("P2", "%s deletes the row", q.op)
 		return
+	}
+	if p.meddled && q.when.Before(p.w.store.deleted) {
+		p.ticks.forget() // what the row said when it was sent is back again
 	}
 	if q.op == "acquire" {
 		p.acquired(t, q, before, after)
@@ -137,13 +140,16 @@ func (p *promises) mayNotKnow(t *task, q request, before, after *leader.Row) boo
 	if !p.meddled {
 		return false
 	}
+	if q.when.Before(p.w.store.deleted) {
+		return true
+	}
 	saw, highest, owner := t.seen()
 	if p.put != nil {
 		// It saw no more than the old row, or came later and saw only what grew from it.
 		return highest <= p.put.Fence || before != nil && after.Fence <= p.fence && highest <= before.Fence
 	}
 	// Or it saw an older row alone: it can't know the lease of a later holder.
-	return q.seen == nil && (!saw || q.when.Before(p.w.store.deleted) || owner != p.deleted)
+	return q.seen == nil && (!saw || owner != p.deleted)
 }
 
 // tampered is called when somebody deletes the row, or puts an old one back.
@@ -186,8 +192,8 @@ func (p *promises) executed(j *job) {
 	if j.fence < p.fence {
 		p.broken("P2", "a job starts with fence %d, and %d was handed out", j.fence, p.fence)
 	}
-	if s := j.t.settings; !p.pausedAt.IsZero() && time.Since(p.pausedAt) > s.lease {
-		p.broken("pause", "a job starts %s after the lease was paused", time.Since(p.pausedAt))
+	if late := j.launched.Sub(p.pausedAt); !p.pausedAt.IsZero() && late > j.t.settings.lease {
+		p.broken("pause", "a job is launched %s after the lease was paused", late)
 	}
 	p.ran++
 	p.lastRan = time.Now()

@@ -32,7 +32,8 @@ type ticks struct {
 	through int64 // of the row
 	last    int64
 	lost    map[*task]time.Time         // when it last logged that its lease is lost
-	asked   map[*leader.Claim]time.Time // when a claim was first sent
+	asked   map[*leader.Claim]time.Time // since when a claim may have been wanted
+	wroteAt map[*task]time.Time         // when the store last applied a write of it
 	spells  []spell
 	pauses  int // how often an operator paused or resumed
 	drains  int // how often a task was told to stop, or to hand over: none counts as an attempt
@@ -59,7 +60,7 @@ type claim struct {
 const early = 3 * time.Second
 
 func newTicks(w *world) *ticks {
-	return &ticks{w: w, byTick: map[int64]*tick{}, lost: map[*task]time.Time{}, asked: map[*leader.Claim]time.Time{}}
+	return &ticks{w: w, byTick: map[int64]*tick{}, lost: map[*task]time.Time{}, asked: map[*leader.Claim]time.Time{}, wroteAt: map[*task]time.Time{}}
 }
 
 // forget is for a row that was deleted or restored: its ticks are, too.
@@ -97,11 +98,15 @@ func (k *ticks) wrote(t *task, q request, before, after *leader.Row) {
 	if before == nil {
 		before = &leader.Row{}
 	}
+	defer func() { k.wroteAt[t] = time.Now() }()
 	was, is := unix(before.Record.Through), unix(after.Record.Through)
 	if q.op == "claim" {
 		from := k.asked[q.claim]
-		if q.claim.Tick != "" {
+		switch {
+		case q.claim.Tick != "":
 			from = time.Unix(unix(q.claim.Tick), 0)
+		case q.claim.RunNow != "":
+			from = time.Time{} // whenever the operator asked: it waits its turn
 		}
 		k.begin(spell{t: t, fence: after.Fence, from: from})
 		if q.claim.Tick != "" || q.claim.Again != nil { // not an extra run, or an operator's request
@@ -134,9 +139,13 @@ func (k *ticks) wrote(t *task, q request, before, after *leader.Row) {
 }
 
 // asks is called when a claim is sent, by each of its attempts.
-func (k *ticks) asks(c *leader.Claim) {
-	if _, again := k.asked[c]; !again {
-		k.asked[c] = time.Now()
+func (k *ticks) asks(t *task, c *leader.Claim) {
+	if _, again := k.asked[c]; again {
+		return
+	}
+	k.asked[c] = time.Now()
+	if wrote := k.wroteAt[t]; !wrote.IsZero() {
+		k.asked[c] = wrote // it may have waited for another write ever since
 	}
 }
 
