@@ -33,6 +33,7 @@ type plan struct {
 	calm     time.Duration   // how long to go on after the faults, 0 for long enough
 	before   time.Duration   // how long ago the last tick of a free lease was, 0 for a new lease
 	wallOffs []time.Duration // of the tasks in the order of their starts, over and over
+	steady   bool            // no clock drifts
 	brief    bool            // keep only the end of the history
 }
 
@@ -263,7 +264,13 @@ func (p *plan) hiccups(r *rand.Rand) {
 }
 
 // drift is the rate of a task's clock: at most 1 % off, and often just that.
-func (p *plan) drift(r *rand.Rand) float64 { return pick(r, 0.01, -0.01, 0.02*r.Float64()-0.01) }
+func (p *plan) drift(r *rand.Rand) float64 {
+	drift := pick(r, 0.01, -0.01, 0.02*r.Float64()-0.01)
+	if p.steady {
+		return 0
+	}
+	return drift
+}
 
 // wallOff is by how much a task's time of day is off: mostly little.
 func (p *plan) wallOff(r *rand.Rand) time.Duration {
