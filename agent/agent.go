@@ -117,6 +117,11 @@ func (a *Agent) competeOr(ctx context.Context, serve func(*leader.Term) (status 
 	defer a.historian.close()
 	ran := make(chan error, 1)
 	go func() { ran <- a.Elector.Run(ctx) }()
+	end := func(status int, err error) (int, error) {
+		a.Elector.Stop()
+		<-ran
+		return status, err
+	}
 	for {
 		select {
 		case term := <-a.Elector.Terms():
@@ -129,34 +134,24 @@ func (a *Agent) competeOr(ctx context.Context, serve func(*leader.Term) (status 
 				cancel() // the lease is left as it is
 				status = ExitLost
 			}
-			a.Elector.Stop()
-			<-ran
-			return status, nil
+			return end(status, nil)
 		case s := <-a.Stop:
 			a.ask(s)
-			a.Elector.Stop()
-			<-ran
 			if wait.must {
-				return a.stoppedBy(), nil
+				return end(a.stoppedBy(), nil)
 			}
-			return ExitOK, nil
+			return end(ExitOK, nil)
 		case holder := <-a.Elector.Held():
 			if wait.held == nil {
 				continue
 			}
 			if status, over := wait.held(holder); over {
-				a.Elector.Stop()
-				<-ran
-				return status, nil
+				return end(status, nil)
 			}
 		case <-wait.patience:
-			a.Elector.Stop()
-			<-ran
-			return ExitHeld, errors.New("the lease was held by somebody else for as long as SOLOJOB_WAIT allows")
+			return end(ExitHeld, errors.New("the lease was held by somebody else for as long as SOLOJOB_WAIT allows"))
 		case status := <-wait.decided:
-			a.Elector.Stop()
-			<-ran
-			return status, nil
+			return end(status, nil)
 		case err := <-ran:
 			if errors.Is(err, leader.ErrRefused) {
 				return ExitRefused, err

@@ -52,7 +52,7 @@ func (a *Agent) announce(s *schedule.Schedule) {
 	}
 	var next []string
 	for t := s.Next(a.Wall()); !t.IsZero() && len(next) < upcoming; t = s.Next(t) {
-		next = append(next, stamp(t))
+		next = append(next, leader.Stamp(t))
 	}
 	a.Log.Info("schedule", "schedule", s.String(), "next", next)
 }
@@ -325,7 +325,7 @@ func (c *cronTerm) advance(now time.Time) {
 
 // note has the next heartbeat write what is decided.
 func (c *cronTerm) note(soon bool) {
-	c.row.Through = stamp(c.through)
+	c.row.Through = leader.Stamp(c.through)
 	c.term.Note(c.row, soon)
 }
 
@@ -449,7 +449,7 @@ func (c *cronTerm) carryOut(d due) (next *due, alive bool) {
 	c.row = claim.Record
 	tick := ""
 	if d.asked == "" {
-		tick = stamp(d.tick)
+		tick = leader.Stamp(d.tick)
 		c.Log.Info("tick claimed", "tick", tick, "attempt", d.attempt, "fence", c.fence, "late", lateness(c.clock.now().Sub(d.tick)))
 	} else {
 		c.Log.Info("extra run claimed", "by", by(c.wishes.RunBy), "fence", c.fence)
@@ -476,7 +476,7 @@ func (c *cronTerm) carryOut(d due) (next *due, alive bool) {
 // claimFor is the claim of a run, and what the row says once it is applied. An
 // extra run leaves the tick alone.
 func (c *cronTerm) claimFor(d due) leader.Claim {
-	before, since := c.row, stamp(c.clock.now())
+	before, since := c.row, leader.Stamp(c.clock.now())
 	claim := leader.Claim{Record: c.row, RunNow: d.asked}
 	claim.Record.RunSince = &since
 	switch {
@@ -485,10 +485,10 @@ func (c *cronTerm) claimFor(d due) leader.Claim {
 	case d.again:
 		claim.Again = &before
 	default:
-		claim.Tick, c.through = stamp(d.tick), d.tick
+		claim.Tick, c.through = leader.Stamp(d.tick), d.tick
 	}
 	r := &claim.Record
-	r.Through, r.Tick, r.TickState, r.Attempt = stamp(c.through), stamp(d.tick), schedule.StateRunning, d.attempt
+	r.Through, r.Tick, r.TickState, r.Attempt = leader.Stamp(c.through), leader.Stamp(d.tick), schedule.StateRunning, d.attempt
 	return claim
 }
 
@@ -507,7 +507,7 @@ func (c *cronTerm) ended(d due, r runner.Result) *due {
 		c.note(true)
 		return nil
 	}
-	entry.Tick = stamp(d.tick)
+	entry.Tick = leader.Stamp(d.tick)
 	c.remember(entry, r)
 	c.row.TickState = state
 	if state == schedule.StateInterrupted && r.Reason == runner.Stopped {
@@ -516,7 +516,7 @@ func (c *cronTerm) ended(d due, r runner.Result) *due {
 	if r.Launched || r.ExecErr != nil {
 		c.row.ExitCode = &status
 	}
-	c.row.Through = stamp(c.through)
+	c.row.Through = leader.Stamp(c.through)
 	c.record()
 	if !interrupted(c.row) || c.stops > 0 || isLost(c.term) {
 		return nil
@@ -567,7 +567,7 @@ func (c *cronTerm) record() {
 }
 
 func (c *cronTerm) logMissed(message string, m schedule.Missed) {
-	attrs := []any{"tick", stamp(m.Latest), "count", m.Count, "reason", m.Reason, "fence", c.fence}
+	attrs := []any{"tick", leader.Stamp(m.Latest), "count", m.Count, "reason", m.Reason, "fence", c.fence}
 	if !m.Exact {
 		attrs = append(attrs, "or_more", true)
 	}
@@ -585,9 +585,6 @@ func scheduleRow(r leader.Record) (schedule.Row, error) {
 	tick, err2 := unstamp("tick", r.Tick)
 	return schedule.Row{Schedule: r.Schedule, Through: through, Tick: tick, State: r.TickState, Attempt: r.Attempt}, errors.Join(err, err2)
 }
-
-// stamp is how instants stand in the row.
-func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // unstamp reads the attribute name; an empty one is the zero time.
 func unstamp(name, s string) (time.Time, error) {

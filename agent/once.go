@@ -129,7 +129,7 @@ func (o *onceRun) serve(term *leader.Term) (status int, last bool) {
 		o.release(term)
 		return o.stoppedBy(), o.stops > 0 // if the lease was lost before the launch, compete again
 	}
-	since := stamp(o.Wall())
+	since := leader.Stamp(o.Wall())
 	term.Note(leader.Record{RunSince: &since}, true)
 	run := o.launch("", o.tries)
 	if !o.watchman(term, run, true).attend() {

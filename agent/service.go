@@ -29,7 +29,7 @@ func (s *serviceTerm) serve() (status int, last bool) {
 	s.fence, s.onBeat = s.term.Fence, s.heard
 	defer func() { s.onBeat = nil }()
 	for first := true; s.resumed() && (first || s.claim(s.term, leader.Claim{}) == nil) && s.ready(s.term); first = false {
-		since := stamp(s.Wall())
+		since := leader.Stamp(s.Wall())
 		s.term.Note(leader.Record{RunSince: &since}, false)
 		run := s.launch("", 1)
 		s.run = run

@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"solojob/leader"
 )
 
 // historySize is how many runs of a lease are kept: an item each, and the item
@@ -46,18 +47,14 @@ func (s *Store) Record(ctx context.Context, r Run) error {
 	u.setString("state", r.State)
 	u.setString("why", r.Why)
 	u.setString("by", r.By)
-	condition := fmt.Sprintf("attribute_not_exists(%s) OR %s < %s", u.name("fence"), u.name("fence"), ":fence")
+	u.where(fmt.Sprintf("attribute_not_exists(%[1]s) OR %[1]s < :fence", u.name("fence")))
 	key := map[string]types.AttributeValue{
 		"pk": s.key["pk"], "sk": text(fmt.Sprintf("%s%02d", s.runs(), r.Fence%historySize)),
 	}
-	expression := u.expression()
+	request := u.input(s.table, key)
 	backoff := firstRetry
 	for {
-		_, err := s.client.other.UpdateItem(ctx, &dynamodb.UpdateItemInput{
-			TableName: &s.table, Key: key,
-			UpdateExpression: &expression, ConditionExpression: &condition,
-			ExpressionAttributeNames: u.names, ExpressionAttributeValues: u.values,
-		})
+		_, err := s.client.other.UpdateItem(ctx, request)
 		var stale *types.ConditionalCheckFailedException
 		switch {
 		case err == nil:
@@ -93,5 +90,5 @@ func stampOrEmpty(t time.Time) string {
 	if t.IsZero() {
 		return ""
 	}
-	return stamp(t)
+	return leader.Stamp(t)
 }

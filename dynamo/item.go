@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"solojob/leader"
@@ -128,6 +129,22 @@ func newUpdate() *update {
 
 func (u *update) expression() string { return "SET " + strings.Join(u.sets, ", ") }
 func (u *update) condition() string  { return strings.Join(u.conditions, " AND ") }
+
+// input is the request. It asks for the item after the write, and for the item
+// as it is if a condition fails.
+func (u *update) input(table string, key map[string]types.AttributeValue) *dynamodb.UpdateItemInput {
+	expression, condition := u.expression(), u.condition()
+	return &dynamodb.UpdateItemInput{
+		TableName: &table, Key: key,
+		UpdateExpression:          &expression,
+		ConditionExpression:       &condition,
+		ExpressionAttributeNames:  u.names,
+		ExpressionAttributeValues: u.values,
+		ReturnValues:              types.ReturnValueAllNew,
+
+		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+	}
+}
 
 func (u *update) name(attribute string) string {
 	alias := "#" + attribute

@@ -103,11 +103,7 @@ func (s *Store) ForgetKey(ctx context.Context, key string) (Key, error) {
 }
 
 func (s *Store) updateKey(ctx context.Context, u *update) (Key, error) {
-	expression, condition := u.expression(), u.condition()
-	out, err := s.client.other.UpdateItem(ctx, &dynamodb.UpdateItemInput{
-		TableName: &s.table, Key: s.key, UpdateExpression: &expression, ConditionExpression: &condition,
-		ExpressionAttributeNames: u.names, ExpressionAttributeValues: u.values, ReturnValues: types.ReturnValueAllNew,
-	})
+	out, err := s.client.other.UpdateItem(ctx, u.input(s.table, s.key))
 	var failed *types.ConditionalCheckFailedException
 	switch {
 	case errors.As(err, &failed):

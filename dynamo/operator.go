@@ -145,16 +145,7 @@ func (t *OperatorTable) Write(ctx context.Context, k operator.Key, c operator.Ch
 	default:
 		return nil, fmt.Errorf("a change of type %T is not known here", c)
 	}
-	out, err := t.client.api.UpdateItem(ctx, &dynamodb.UpdateItemInput{
-		TableName: &t.name, Key: t.key(k),
-		UpdateExpression:          aws.String(u.expression()),
-		ConditionExpression:       aws.String(u.condition()),
-		ExpressionAttributeNames:  u.names,
-		ExpressionAttributeValues: u.values,
-		ReturnValues:              types.ReturnValueAllNew,
-
-		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
-	})
+	out, err := t.client.api.UpdateItem(ctx, u.input(t.name, t.key(k)))
 	if err != nil {
 		return nil, t.explain(ctx, err, "dynamodb:UpdateItem", "")
 	}

@@ -2,9 +2,7 @@ package dynamo
 
 import (
 	"context"
-	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
@@ -63,9 +61,9 @@ func (s *Store) Acquire(ctx context.Context, a leader.Acquisition) (*leader.Row,
 	u.setNumber("lease_ms", a.Lease.Milliseconds())
 	u.setBool("draining", false)
 	u.setString("handover", "")
-	u.setString("since", stamp(a.Wall))
+	u.setString("since", leader.Stamp(a.Wall))
 	u.setString("run_since", "")
-	u.setString("renewed", stamp(a.Wall))
+	u.setString("renewed", leader.Stamp(a.Wall))
 	if a.Revision != "" {
 		u.setString("revision", a.Revision)
 		u.setString("announced", a.Revision)
@@ -87,7 +85,7 @@ func (s *Store) Renew(ctx context.Context, r leader.Renewal) (*leader.Row, error
 	u := newUpdate()
 	u.setString("beat", r.Beat)
 	u.setBool("draining", r.Draining)
-	u.setString("renewed", stamp(r.Wall))
+	u.setString("renewed", leader.Stamp(r.Wall))
 	u.setRecord(r.Record)
 	u.whereHeld(r.Owner, r.Fence, r.Beat)
 	if r.Answered {
@@ -131,16 +129,7 @@ func (s *Store) Announce(ctx context.Context, holder, revision string) (*leader.
 }
 
 func (s *Store) update(ctx context.Context, u *update) (*leader.Row, error) {
-	out, err := s.client.api.UpdateItem(ctx, &dynamodb.UpdateItemInput{
-		TableName: &s.table, Key: s.key,
-		UpdateExpression:          aws.String(u.expression()),
-		ConditionExpression:       aws.String(u.condition()),
-		ExpressionAttributeNames:  u.names,
-		ExpressionAttributeValues: u.values,
-		ReturnValues:              types.ReturnValueAllNew,
-
-		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
-	})
+	out, err := s.client.api.UpdateItem(ctx, u.input(s.table, s.key))
 	if err != nil {
 		return nil, s.faults.explain(ctx, err)
 	}
@@ -159,6 +148,3 @@ func dated(item map[string]types.AttributeValue, m middleware.Metadata) (*leader
 	}
 	return row, nil
 }
-
-// stamp is how times stand in the row: they sort as text.
-func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -65,10 +65,6 @@ const (
 	stopped
 )
 
-func (s state) String() string {
-	return [...]string{"standing by", "competing", "holding", "lost", "releasing", "stopped"}[s]
-}
-
 // Elector competes for one lease, and hands out a [Term] each time it has it.
 type Elector struct {
 	cfg      Config

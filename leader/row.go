@@ -26,6 +26,10 @@ type Row struct {
 // Free reports whether nobody holds the lease.
 func (r *Row) Free() bool { return r.Owner == "" }
 
+// Stamp is how an instant stands in the row: in UTC and whole seconds, so that
+// two of them sort as text.
+func Stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
 // Requests are what operators wrote into the row. The holder reads them in the
 // reply to each heartbeat.
 type Requests struct {
