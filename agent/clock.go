@@ -29,19 +29,34 @@ type tickClock struct {
 	skew time.Duration    // of this task's clock, 0 within the tolerance
 }
 
-// set sets the clock after a reply of the store with a date, and reports whether the correction begins, ends or changes. A zero date,
-// of a reply that had none, changes nothing of what is known.
-func (c *tickClock) set(date time.Time) (changed bool) {
-	wall := c.wall()
+// set sets the clock by a reply of the store, and reports whether the correction
+// begins, ends or changes. The reply's date was written after the store was
+// asked, and is as old as the reply has been held up since: by the network, or
+// because this task was frozen. So it only bounds the time of day. A step of
+// this task's clock that lies within these bounds is not believed before a
+// reply that came faster. A zero date, of a reply that had none, changes
+// nothing of what is known.
+func (c *tickClock) set(date time.Time, asked boottime.Instant) (changed bool) {
+	wall, at := c.wall(), c.local.Now()
 	skew := c.skew
 	if !date.IsZero() {
-		skew = 0
-		if d := wall.Sub(date.Add(halfSecond)); d.Abs() > maxSkew {
-			skew = d
+		t := wall.Add(-skew)
+		if set := !c.time.IsZero(); set && c.stepped() {
+			t = c.when(at)
+		}
+		earliest := date.Add(halfSecond)
+		if latest := earliest.Add(at.Sub(asked)); t.After(latest) {
+			t = latest
+		}
+		if t.Before(earliest) {
+			t = earliest
+		}
+		if skew = wall.Sub(t); skew.Abs() <= maxSkew {
+			skew = 0
 		}
 	}
 	changed = (skew - c.skew).Abs() > maxSkew
-	c.at, c.time, c.skew = c.local.Now(), wall.Add(-skew), skew
+	c.at, c.time, c.skew = at, wall.Add(-skew), skew
 	return changed
 }
 

@@ -331,7 +331,7 @@ func (c *cronTerm) note(soon bool) {
 
 // heard takes in a heartbeat: the store's date comes with it.
 func (c *cronTerm) heard(b leader.Beat) {
-	if c.clock.set(b.Row.Date) {
+	if c.clock.set(b.Row.Date, b.Asked) {
 		if c.clock.skew != 0 {
 			c.Log.Warn("this task's clock is wrong: ticks follow the store's", "off_by", c.clock.skew.String())
 		} else {

@@ -414,7 +414,7 @@ func (e *Elector) hold(op *operation, row *Row, sent boottime.Instant, how strin
 	}
 	e.state = holding
 	e.beatAt = sent.Add(e.cfg.Heartbeat)
-	e.term.publish(Beat{ValidUntil: e.validUntil, Row: row})
+	e.term.publish(Beat{ValidUntil: e.validUntil, Asked: op.asked, Row: row})
 	e.cfg.Log.Info("lease acquired", "how", how, "fence", op.fence)
 }
 

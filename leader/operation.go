@@ -39,6 +39,7 @@ type operation struct {
 	// any of them may have been applied.
 	sent   map[string]boottime.Instant
 	first  boottime.Instant // when the first attempt was sent
+	asked  boottime.Instant // when the latest was
 	tries  int
 	verify bool // the next attempt reads what became of the earlier ones
 
@@ -89,6 +90,7 @@ func (e *Elector) attempt() {
 		op.first = now
 	}
 	op.tries++
+	op.asked = now
 	if beat != "" {
 		op.sent[beat] = now
 	}

@@ -122,7 +122,7 @@ func (e *Elector) renewed(op *operation, row *Row, sent boottime.Instant) {
 	e.validUntil = max(e.validUntil, sent.Add(e.cfg.Lease))
 	e.beatAt = sent.Add(e.cfg.Heartbeat)
 	e.cfg.Log.Debug("lease renewed", "fence", e.fence)
-	e.term.publish(Beat{ValidUntil: e.validUntil, Row: row})
+	e.term.publish(Beat{ValidUntil: e.validUntil, Asked: op.asked, Row: row})
 	if op.answers {
 		e.answered = false
 	}

@@ -39,6 +39,7 @@ var errOver = errors.New("the term is over")
 // Beat is what an applied renewal, claim or acquisition tells.
 type Beat struct {
 	ValidUntil boottime.Instant // act until then, not later
+	Asked      boottime.Instant // before the request was sent whose reply shows Row: its Date is no older
 	Row        *Row             // as the store had it after the write
 }
 
