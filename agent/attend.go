@@ -91,7 +91,6 @@ func (w *watchman) attend() bool {
 			w.drain(w.term, sig)
 			w.stopRun()
 		case <-w.alarm.C():
-			w.alarm.Stop()
 			w.onTick()
 		case <-w.timer.C():
 			w.onTime()
@@ -101,6 +100,16 @@ func (w *watchman) attend() bool {
 		w.logEnd()
 	}
 	return w.dead
+}
+
+// isOver reports whether every process of the run is dead.
+func (w *watchman) isOver() bool {
+	select {
+	case <-w.run.Done():
+		return true
+	default:
+		return false
+	}
 }
 
 func (w *watchman) extend(b leader.Beat) {

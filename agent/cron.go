@@ -32,6 +32,8 @@ const (
 	// awake is how late a scheduler that was not frozen looks at the clock. A
 	// tick that comes due in a longer gap counts as missed.
 	awake = 2 * maxSleep
+	// prompt is how late the alarm of a process that was not frozen rings.
+	prompt = 500 * time.Millisecond
 	// upcoming is how many ticks the log announces at the start.
 	upcoming = 3
 )
@@ -69,6 +71,7 @@ type cronTerm struct {
 	decided bool          // row and through are ours to write
 	looked  time.Time     // when we last saw which ticks are due
 	run     *watchman     // the run going on, nil between runs
+	asleep  bool          // the alarm rang late: it waits for news of the run
 
 	claiming bool      // a claim is under way: what row and through say is not settled
 	late     time.Time // the missed tick that runs after the interrupted one, zero for none
@@ -368,6 +371,9 @@ func (c *cronTerm) replace() {
 
 // setAlarm wakes the term when the next tick is due, or sooner.
 func (c *cronTerm) setAlarm() {
+	if c.asleep {
+		return
+	}
 	at := c.Clock.Now().Add(maxSleep)
 	if !c.decided {
 		c.alarm.Set(c.Clock, at)
@@ -387,8 +393,18 @@ func (c *cronTerm) tick() {
 	if c.clock.stepped() {
 		c.note(true) // its reply has the store's date
 	}
-	if c.run != nil {
-		c.overlap(c.clock.now())
+	switch now := c.Clock.Now(); {
+	case c.run == nil:
+	case !c.asleep && now.Sub(c.alarm.At()) > prompt:
+		// While this process was frozen the run may have ended, before these
+		// ticks: what its supervisor has to say about that is heard first.
+		c.alarm.Set(c.Clock, now.Add(prompt))
+		c.asleep = true
+	default:
+		c.asleep = false
+		if !c.run.isOver() {
+			c.overlap(c.clock.now())
+		}
 	}
 	c.setAlarm()
 }
@@ -425,7 +441,6 @@ func (c *cronTerm) idle() {
 	case sig := <-c.Stop:
 		c.drain(c.term, sig)
 	case <-c.alarm.C():
-		c.alarm.Stop()
 		c.tick()
 	}
 }
@@ -461,7 +476,7 @@ func (c *cronTerm) carryOut(d due) (next *due, alive bool) {
 		c.run = c.watchman(c.term, run, true)
 		c.setAlarm()
 		dead := c.run.attend()
-		c.run = nil
+		c.run, c.asleep = nil, false
 		if !dead {
 			return nil, true
 		}

@@ -32,7 +32,7 @@ type job struct {
 	exempt bool // of an epoch that is over
 	began  time.Time
 	ended  time.Time
-	known  time.Time // when its agent learned that it had ended
+	told   time.Time // when its supervisor said so
 }
 
 // nature is how a job behaves: drawn when it is launched.
@@ -235,6 +235,7 @@ func (r *run) supervise() {
 			}
 			r.result.Signalled, r.result.Reason = r.stopping || r.killing, r.reason
 			r.mu.Unlock()
+			r.t.w.promises.reported(r.job)
 			return
 		case <-r.news:
 		case <-timer.C:
@@ -319,7 +320,6 @@ func (r *run) keep() {
 		timer.Stop()
 	}
 	r.t.agentGate.pass()
-	r.t.w.promises.learned(r.job)
 	close(r.done)
 }
 

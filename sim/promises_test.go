@@ -250,11 +250,11 @@ func (p *promises) paused(yes bool) {
 	p.ticks.pauses++
 }
 
-// learned is called when a job's agent has the report of its end.
-func (p *promises) learned(j *job) {
+// reported is called when a job's supervisor reports its end.
+func (p *promises) reported(j *job) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	j.known = time.Now()
+	j.told = time.Now()
 }
 
 // froze is called when all of a task is stopped.

@@ -297,7 +297,7 @@ func (k *ticks) check(t *task, at int64, reason string) {
 func (k *ticks) ranAt(t *task, at int64) bool {
 	when := time.Unix(at, 0)
 	return slices.ContainsFunc(k.spells, func(s spell) bool {
-		ended := s.job != nil && !s.job.known.IsZero() && s.job.known.Before(when.Add(-early))
+		ended := s.job != nil && !s.job.told.IsZero() && s.job.told.Before(when.Add(-early))
 		return s.t == t && s.from.Before(when.Add(early)) && !ended
 	})
 }
