@@ -182,6 +182,8 @@ func (e *Elector) Run(ctx context.Context) error {
 			e.checkDeadline()
 			if r.op == e.op {
 				err = e.settle(r)
+			} else {
+				e.learn(r)
 			}
 		case <-timer.C():
 			timer.Stop()

@@ -38,6 +38,20 @@ func (e *Elector) settle(r reply) error {
 	return nil
 }
 
+// learn takes from a reply to an abandoned operation what can't mislead: that
+// there was such a fence, and such a lease.
+func (e *Elector) learn(r reply) {
+	row := r.row
+	var refusal *ConditionError
+	if errors.As(r.err, &refusal) {
+		row = refusal.Row
+	}
+	if row != nil {
+		e.highest = max(e.highest, row.Fence)
+		e.watch.longest = max(e.watch.longest, row.Lease)
+	}
+}
+
 // observe takes in a row that was read, and competes if the lease is open.
 func (e *Elector) observe(row *Row, arrived boottime.Instant) {
 	recheck := e.op != nil && e.op.kind != opRead

@@ -38,9 +38,9 @@ type watch struct {
 
 	// lowered is set while the row shows a lower fence than we have seen: it was
 	// restored, and whoever holds the lease learns it only with its next
-	// renewal. So it counts as held, for the longer of the leases shown.
+	// renewal. So it counts as held, for the longest lease ever shown.
 	lowered bool
-	guard   time.Duration
+	longest time.Duration
 
 	revision string        // of our code, "" if it has none
 	holdBack time.Duration // how long a released lease is left to the revision that announced itself
@@ -63,12 +63,9 @@ func (w *watch) see(row *Row, arrived boottime.Instant, highest int64) {
 		return
 	}
 	if w.row == nil || w.gone || w.row.Beat != row.Beat {
-		w.since = arrived
-		w.guard = row.Lease
-		if w.lowered = row.Fence < highest; w.lowered && w.row != nil {
-			w.guard = max(w.guard, w.row.Lease)
-		}
+		w.since, w.lowered = arrived, row.Fence < highest
 	}
+	w.longest = max(w.longest, row.Lease)
 	w.row, w.bare, w.gone = row, nil, false
 }
 
@@ -92,7 +89,7 @@ func (w *watch) opens() boottime.Instant {
 func (w *watch) expires() boottime.Instant {
 	lease := w.row.Lease
 	if w.lowered {
-		lease = w.guard
+		lease = w.longest
 	}
 	return w.since.Add(time.Duration(float64(lease) * driftFactor))
 }

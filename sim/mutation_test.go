@@ -88,7 +88,7 @@ var mistakes = []mistake{
 	one("a heartbeat writes the tick of before the claim",
 		"agent/cron.go", "if !c.decided || c.claiming {", "if !c.decided {"),
 	one("a lowered row is taken for free",
-		"leader/watch.go", "w.lowered = row.Fence < highest; w.lowered", "w.lowered = false; w.lowered"),
+		"leader/watch.go", "w.since, w.lowered = arrived, row.Fence < highest", "w.since, w.lowered = arrived, false"),
 }
 
 // A simulation that can't see the mistakes that one makes proves nothing: each

@@ -42,6 +42,8 @@ type promises struct {
 	meddled  bool                       // the row was deleted or restored
 	put      *leader.Row                // with this, if it was restored
 	deleted  string                     // the owner in the row that was deleted
+	term     int64                      // the fence with which he acquired it
+	acquired int64                      // the fence of the last acquisition
 }
 
 func newPromises(w *world) *promises {
@@ -89,7 +91,7 @@ func (p *promises) applied(t *task, q request, before, after *leader.Row) {
 		p.ticks.forget() // what the row said when it was sent is back again
 	}
 	if q.op == "acquire" {
-		p.acquired(t, q, before, after)
+		p.took(t, q, before, after)
 	}
 	if before != nil && after.Fence < before.Fence {
 		p.broken("P2", "%s lowers the fence from %d to %d", q.op, before.Fence, after.Fence)
@@ -109,7 +111,7 @@ func (p *promises) applied(t *task, q request, before, after *leader.Row) {
 	}
 }
 
-func (p *promises) acquired(t *task, q request, before, after *leader.Row) {
+func (p *promises) took(t *task, q request, before, after *leader.Row) {
 	if p.mayNotKnow(t, q, before, after) {
 		p.w.history.add("world", "the rows before this one don't count any more: %s never saw them", t.name)
 		p.fence, p.launched = 0, 0
@@ -118,6 +120,7 @@ func (p *promises) acquired(t *task, q request, before, after *leader.Row) {
 			j.exempt = true
 		}
 	}
+	p.acquired = after.Fence
 	if after.Fence <= p.fence {
 		p.broken("P2", "%s acquires with fence %d, and %d was handed out", t.name, after.Fence, p.fence)
 	}
@@ -145,8 +148,9 @@ func (p *promises) mayNotKnow(t *task, q request, before, after *leader.Row) boo
 	}
 	saw, highest, owner := t.seen()
 	if p.put != nil {
-		// It saw no more than the old row, or came later and saw only what grew from it.
-		return highest <= p.put.Fence || before != nil && after.Fence <= p.fence && highest <= before.Fence
+		// It saw no more than the old row, or came later and saw only what grew from
+		// it, or never saw the holder's term, and how long a lease that one has.
+		return highest <= p.put.Fence || highest < p.term || before != nil && after.Fence <= p.fence && highest <= before.Fence
 	}
 	// Or it saw an older row alone: it can't know the lease of a later holder.
 	return q.seen == nil && (!saw || owner != p.deleted)
@@ -158,7 +162,7 @@ func (p *promises) tampered(before, row *leader.Row) {
 	defer p.mu.Unlock()
 	p.meddled, p.put, p.pausedAt = true, row, time.Time{}
 	if before != nil {
-		p.deleted = before.Owner
+		p.deleted, p.term = before.Owner, p.acquired
 	}
 	p.ticks.forget()
 }

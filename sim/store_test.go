@@ -455,9 +455,10 @@ func (s *store) restore(r *rand.Rand) {
 	}
 	old := s.old[r.IntN(len(s.old))]
 	old.Requests = leader.Requests{} // or nobody would ever resume it
-	s.remember(s.snapshot())
+	before := s.snapshot()
+	s.remember(before)
 	s.row, s.deleted = &old, time.Now()
-	s.w.promises.tampered(nil, &old)
+	s.w.promises.tampered(before, &old)
 }
 
 func (s *store) now() *leader.Row {

@@ -41,10 +41,11 @@ type task struct {
 	stopped   bool // frozen, whole or in part
 	frozen    bool // whole
 	armed     map[kind]time.Duration
-	run       *run   // the last one
-	hasSeen   bool   // a reply has shown it a row
-	highest   int64  // the highest fence that a reply has shown it
-	lastOwner string // in the last row that a reply has shown it
+	run       *run         // the last one
+	hasSeen   bool         // a reply has shown it a row
+	highest   int64        // the highest fence that a reply has shown it
+	lastOwner string       // in the last row that a reply has shown it
+	replies   [2]time.Time // when the last two of them came
 }
 
 // stopTimeout is what the platform waits in excess of the stop grace, as the
@@ -167,6 +168,14 @@ func (t *task) sawRow(r *leader.Row) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.hasSeen, t.highest, t.lastOwner = true, max(t.highest, r.Fence), r.Owner
+	t.replies = [2]time.Time{t.replies[1], time.Now()}
+}
+
+// replyBeforeLast is when the last reply but one came that showed a row.
+func (t *task) replyBeforeLast() time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.replies[0]
 }
 
 func (t *task) seen() (yes bool, highest int64, owner string) {

@@ -33,7 +33,6 @@ type ticks struct {
 	last    int64
 	lost    map[*task]time.Time         // when it last logged that its lease is lost
 	asked   map[*leader.Claim]time.Time // since when a claim may have been wanted
-	wroteAt map[*task]time.Time         // when the store last applied a write of it
 	spells  []spell
 	pauses  int // how often an operator paused or resumed
 	drains  int // how often a task was told to stop, or to hand over: none counts as an attempt
@@ -60,7 +59,7 @@ type claim struct {
 const early = 3 * time.Second
 
 func newTicks(w *world) *ticks {
-	return &ticks{w: w, byTick: map[int64]*tick{}, lost: map[*task]time.Time{}, asked: map[*leader.Claim]time.Time{}, wroteAt: map[*task]time.Time{}}
+	return &ticks{w: w, byTick: map[int64]*tick{}, lost: map[*task]time.Time{}, asked: map[*leader.Claim]time.Time{}}
 }
 
 // forget is for a row that was deleted or restored: its ticks are, too.
@@ -98,7 +97,6 @@ func (k *ticks) wrote(t *task, q request, before, after *leader.Row) {
 	if before == nil {
 		before = &leader.Row{}
 	}
-	defer func() { k.wroteAt[t] = time.Now() }()
 	was, is := unix(before.Record.Through), unix(after.Record.Through)
 	if q.op == "claim" {
 		from := k.asked[q.claim]
@@ -113,7 +111,8 @@ func (k *ticks) wrote(t *task, q request, before, after *leader.Row) {
 			k.claimed(t, q.claim.Again != nil, before, after)
 		}
 	}
-	if q.op == "renew" && before.Record.Tick != after.Record.Tick {
+	// A holder can't tell an old row from its own if somebody raised the fence of it.
+	if q.op == "renew" && before.Record.Tick != after.Record.Tick && !k.w.promises.meddled {
 		k.broken("P3", "a heartbeat changes the tick from %s %s to %s %s", before.Record.Tick, before.Record.TickState, after.Record.Tick, after.Record.TickState)
 	}
 	if is < was {
@@ -143,10 +142,8 @@ func (k *ticks) asks(t *task, c *leader.Claim) {
 	if _, again := k.asked[c]; again {
 		return
 	}
-	k.asked[c] = time.Now()
-	if wrote := k.wroteAt[t]; !wrote.IsZero() {
-		k.asked[c] = wrote // it may have waited for another write ever since
-	}
+	// It may have waited for another write, which began after the reply before it.
+	k.asked[c] = t.replyBeforeLast()
 }
 
 func (k *ticks) claimed(t *task, again bool, before, after *leader.Row) {
