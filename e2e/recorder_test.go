@@ -53,6 +53,7 @@ type Life struct {
 	signals   []Signal
 	stdin     []string
 	printed   int
+	finished  bool // it ended by itself, with 0
 	frozen    bool // a test froze it on purpose: it may overlap with a successor
 }
 
@@ -200,6 +201,8 @@ func (l *Life) heard(said report) {
 		l.stdin = append(l.stdin, said.Name)
 	case "printed":
 		l.printed++
+	case "end":
+		l.finished = said.Code == 0
 	}
 	l.recorder.world.note(said.At, "job", "%v: %s %s %d", l, said.Event, said.Name, said.Code)
 }
@@ -247,6 +250,13 @@ func (l *Life) Signalled(name string) (boottime.Instant, bool) {
 		}
 	}
 	return 0, false
+}
+
+// Finished reports whether the job ended by itself, with 0.
+func (l *Life) Finished() bool {
+	l.recorder.mu.Lock()
+	defer l.recorder.mu.Unlock()
+	return l.finished
 }
 
 // LastAlive is when the job last said that it lives, by its own clock.
