@@ -76,13 +76,13 @@ func (t *OperatorTable) Lease(ctx context.Context, k operator.Key) (*operator.Le
 }
 
 // Runs reads the history of a lease.
-func (t *OperatorTable) Runs(ctx context.Context, lease string) ([]operator.Run, error) {
+func (t *OperatorTable) Runs(ctx context.Context, k operator.Key) ([]operator.Run, error) {
 	pages := dynamodb.NewQueryPaginator(t.client.api, &dynamodb.QueryInput{
 		TableName: &t.name, ConsistentRead: aws.Bool(true),
 		KeyConditionExpression:   aws.String("#pk = :lease AND begins_with(#sk, :run)"),
 		ExpressionAttributeNames: map[string]string{"#pk": "pk", "#sk": "sk"},
 		ExpressionAttributeValues: map[string]types.AttributeValue{
-			":lease": text(lease), ":run": text(runPrefix),
+			":lease": text(k.Name), ":run": text(t.client.Lease(t.name, k.Name, k.Item).runs()),
 		},
 	})
 	var all []operator.Run

@@ -157,7 +157,7 @@ func TestListings(t *testing.T) {
 		if l := found["bad"]; !strings.Contains(l.Damage, `"fence" is not a number`) {
 			t.Errorf("%+v", l)
 		}
-		runs, err := o.Runs(ctx, "l1")
+		runs, err := o.Runs(ctx, operator.Key{Name: "l1", Item: LeaseItem})
 		if err != nil || len(runs) != 4 {
 			t.Fatalf("%+v, %v", runs, err)
 		}
@@ -187,7 +187,7 @@ func TestOperatorsAreToldWhatTheyLack(t *testing.T) {
 	o, k := c.OperatorTable("jobs"), operator.Key{Name: "l", Item: LeaseItem}
 	_, listed := o.Leases(t.Context())
 	_, read := o.Lease(t.Context(), k)
-	_, history := o.Runs(t.Context(), "l")
+	_, history := o.Runs(t.Context(), k)
 	_, written := o.Write(t.Context(), k, operator.AskRun{ID: "1"})
 	for action, err := range map[string]error{"Scan": listed, "GetItem": read, "Query": history, "UpdateItem": written} {
 		if want := `you are not allowed dynamodb:` + action + ` on table "jobs"`; err == nil || !strings.Contains(err.Error(), want) {

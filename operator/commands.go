@@ -169,9 +169,10 @@ their task died.
 The last %d runs are kept.`, HistoryLength),
 		`  solojob history nightly-report
   solojob history nightly-report -n 100
+  solojob history --once migrate
   solojob history nightly-report --json | jq '.runs[] | select(.state != "done")'`,
 		func(ctx context.Context, s *session, cmd *cobra.Command, lease string) error {
-			return s.showHistory(ctx, lease, n)
+			return s.showHistory(ctx, item(cmd, lease), n)
 		})
 	args := cmd.Args
 	cmd.Args = func(cmd *cobra.Command, given []string) error {
@@ -181,7 +182,7 @@ The last %d runs are kept.`, HistoryLength),
 		return args(cmd, given)
 	}
 	cmd.Flags().IntVarP(&n, "runs", "n", defaultRuns, "how many runs")
-	return cmd
+	return itemFlag(cmd)
 }
 
 func (c *commands) handover() *cobra.Command {

@@ -268,3 +268,25 @@ func TestOverview(t *testing.T) {
 		}
 	})
 }
+
+// The runs of once mode are a history of their own, and whoever asks for the
+// other one is told.
+func TestHistoryOfOnceMode(t *testing.T) {
+	onEachServer(t, func(t *testing.T, url string) {
+		s := newStore(t, url)
+		s.put(held.with(item{"pk": "migrate", "sk": "once", "schedule": ""}))
+		s.put(item{
+			"pk": "migrate", "sk": "once-run#41", "fence": 41, "kind": "once", "attempt": 1, "state": "done", "exit_code": 0, "owner": "old/2",
+			"started": "2026-10-17T01:12:00Z", "ended": "2026-10-17T01:12:04Z", "duration_ms": 4000,
+		})
+		for args, want := range map[string]string{
+			"history --once migrate": "migrate (once)  1 run; the longest bar is 4.0s",
+			"history migrate":        `the lease "migrate" is that of runs in once mode: say --once`,
+		} {
+			r := terminal{table: s, clock: &fakeClock{}}.run(strings.Fields(args)...)
+			if !strings.Contains(r.screen, want) {
+				t.Errorf("%s: %s\nwant %s", args, r.screen, want)
+			}
+		}
+	})
+}

@@ -25,7 +25,7 @@ type look struct {
 	name    string // of the one lease, "" for all
 	watcher *watcher
 	leases  []*Lease
-	history map[string]seenRuns
+	history map[Key]seenRuns
 }
 
 // seenRuns is the history of a lease as of a fence and a state of the job.
@@ -35,7 +35,7 @@ type seenRuns struct {
 }
 
 func (s *session) status(ctx context.Context, name string, o lookOptions) error {
-	l := &look{session: s, name: name, watcher: newWatcher(s.Clock), history: map[string]seenRuns{}}
+	l := &look{session: s, name: name, watcher: newWatcher(s.Clock), history: map[Key]seenRuns{}}
 	if err := l.discover(ctx); err != nil {
 		return err
 	}
@@ -118,16 +118,16 @@ func (l *look) views(ctx context.Context, watched bool) ([]View, error) {
 		v.Watched, v.Heartbeat = watched, l.watcher.heartbeat(lease)
 		// In an overview the row says how the last tick went; of a service only the
 		// history knows.
-		if lease.Item == ServiceItem && (l.name != "" || lease.Record.Tick == "" && lease.Damage == "") {
+		if l.name != "" || lease.Record.Tick == "" && lease.Damage == "" {
 			as := fmt.Sprint(lease.Fence, lease.Record.TickState, lease.RunSince, lease.Owner)
-			if l.history[lease.Name].as != as {
-				runs, err := l.runs(ctx, lease.Name)
+			if l.history[lease.Key].as != as {
+				runs, err := l.runs(ctx, lease.Key)
 				if err != nil {
 					return nil, err
 				}
-				l.history[lease.Name] = seenRuns{as, runs}
+				l.history[lease.Key] = seenRuns{as, runs}
 			}
-			v.Runs = l.history[lease.Name].runs
+			v.Runs = l.history[lease.Key].runs
 		}
 		views = append(views, v)
 	}
@@ -226,13 +226,12 @@ func (l *look) show(views []View, trouble string, again bool) error {
 }
 
 // showHistory prints the last n runs of a lease.
-func (s *session) showHistory(ctx context.Context, name string, n int) error {
-	k := Key{name, ServiceItem}
+func (s *session) showHistory(ctx context.Context, k Key, n int) error {
 	lease, err := s.read(ctx, k)
 	if err != nil {
 		return err
 	}
-	runs, err := s.runs(ctx, name)
+	runs, err := s.runs(ctx, k)
 	if err != nil {
 		return err
 	}
@@ -249,7 +248,7 @@ func (s *session) showHistory(ctx context.Context, name string, n int) error {
 		document := struct {
 			Lease string    `json:"lease"`
 			Runs  []runJSON `json:"runs"`
-		}{name, []runJSON{}}
+		}{k.Name, []runJSON{}}
 		for _, r := range runs[max(0, len(runs)-n):] {
 			document.Runs = append(document.Runs, r.json())
 		}

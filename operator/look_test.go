@@ -32,7 +32,7 @@ func (m *memory) Lease(_ context.Context, k operator.Key) (*operator.Lease, erro
 	return l, err
 }
 
-func (m *memory) Runs(context.Context, string) ([]operator.Run, error) { return nil, nil }
+func (m *memory) Runs(context.Context, operator.Key) ([]operator.Run, error) { return nil, nil }
 
 func heldFor(lease time.Duration, beat string) *operator.Lease {
 	return &operator.Lease{Row: leader.Row{Owner: "t/1", Fence: 7, Beat: beat, Lease: lease, Since: "2026-01-02T03:00:00Z"}}

@@ -170,8 +170,8 @@ func (s *session) list(ctx context.Context) ([]*Lease, error) {
 	return all, nil
 }
 
-func (s *session) runs(ctx context.Context, lease string) ([]Run, error) {
-	runs, err := try(ctx, s, attemptLimit, func(ctx context.Context) ([]Run, error) { return s.table.Runs(ctx, lease) })
+func (s *session) runs(ctx context.Context, k Key) ([]Run, error) {
+	runs, err := try(ctx, s, attemptLimit, func(ctx context.Context) ([]Run, error) { return s.table.Runs(ctx, k) })
 	sortRuns(runs)
 	return runs, err
 }
@@ -202,6 +202,9 @@ func (s *session) absent(ctx context.Context, k Key) error {
 		}
 		sortKeys(all)
 		for _, l := range all {
+			if k.Item == ServiceItem && l.Key == (Key{k.Name, OnceItem}) {
+				return refused("the lease %q is that of runs in once mode: say --once where the command has it", k.Name)
+			}
 			if len(names) == 0 || names[len(names)-1] != l.Name {
 				names = append(names, l.Name)
 			}

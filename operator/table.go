@@ -88,7 +88,7 @@ type Table interface {
 	// Lease reads one item, nil if there is none.
 	Lease(ctx context.Context, k Key) (*Lease, error)
 	// Runs reads the history of a lease, in no particular order.
-	Runs(ctx context.Context, lease string) ([]Run, error)
+	Runs(ctx context.Context, k Key) ([]Run, error)
 	// Write applies one change if its condition holds, and returns the item
 	// after it. Otherwise the error is a *[leader.ConditionError].
 	Write(ctx context.Context, k Key, c Change) (*Lease, error)

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -26,6 +27,25 @@ func zones(t testing.TB) []string {
 		t.Fatal(err)
 	}
 	return strings.Fields(string(list))
+}
+
+// distinct returns one name of each clock: many are names of the same.
+func distinct(t testing.TB) []string {
+	t.Helper()
+	var names []string
+	seen := map[string]bool{}
+	for _, name := range zones(t) {
+		z := zone(t, name)
+		clock := fmt.Sprint(periodAt(z, 0).offset)
+		for _, at := range changes(z) {
+			clock += fmt.Sprint(" ", at, periodAt(z, at).offset)
+		}
+		if !seen[clock] {
+			seen[clock] = true
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // parse parses a spec that is right.
