@@ -78,7 +78,11 @@ var mistakes = []mistake{
 	one("a launch without a claim",
 		"agent/service.go", "(first || s.claim(s.term, leader.Claim{}) == nil)", "(first || s.fence > 0)"),
 	one("ticks by one's own time of day",
-		"agent/clock.go", "			skew = d\n", "			skew = 0 * d\n"),
+		"agent/clock.go", "skew.Abs() <= maxSkew {\n", "skew != 0 {\n"),
+	{"launching after a release that timed out", []patch{
+		{"leader/elector.go", "max(e.validUntil, e.cfg.Clock.Now().Add(e.cfg.Heartbeat))", "e.cfg.Clock.Now().Add(e.cfg.Heartbeat)"},
+		{"agent/agent.go", "		term.Release()\n", "		if !term.Release() && !isLost(term) && a.Clock.Now() < a.launchBy() {\n			a.launch(\"\", 1)\n		}\n"},
+	}},
 	one("through runs over a tick that is due",
 		"agent/cron.go", "now.After(c.through) && (next.IsZero() || next.After(now))", "now.After(c.through) && next.After(c.through)"),
 	one("the end of a run is not written before the release",
