@@ -88,6 +88,7 @@ type due struct {
 	attempt int
 	again   bool
 	asked   string // the operator's request for an extra run
+	by      string // whose it is
 }
 
 func (c *cronTerm) serve() (status int, last bool) {
@@ -182,8 +183,9 @@ func (c *cronTerm) goodMoment() bool {
 // recordRequest enters into the history what an operator asked for, under a fence
 // of its own.
 func (c *cronTerm) recordRequest(what, who string) {
+	c.row.Runs++
 	if c.take(leader.Claim{Record: c.row}) == nil {
-		c.remember(Entry{Fence: c.fence, Kind: KindRequest, State: schedule.StateDone, Why: what, By: by(who)}, runner.Result{})
+		c.remember(Entry{Fence: c.fence, Number: c.row.Runs, Kind: KindRequest, State: schedule.StateDone, Why: what, By: by(who)}, runner.Result{})
 	}
 }
 
@@ -199,6 +201,7 @@ func (c *cronTerm) open() (*due, error) {
 	c.fence = c.term.Fence
 	c.beat(<-c.term.Beats()) // the acquisition is the first
 	c.row = c.term.Row.Record
+	c.row.RunSince = nil
 	c.looked = c.clock.now()
 	plan, err := c.decide()
 	if err != nil {
@@ -208,13 +211,31 @@ func (c *cronTerm) open() (*due, error) {
 		c.Log.Warn("ticks are decided into the future: none comes due before", "through", c.row.Through, "ahead", plan.Ahead.String())
 	}
 	c.decided = true
-	if c.row.TickState == schedule.StateRunning {
-		// Its agent died and could not write it down: the acquisition's fence is
-		// free to name it.
-		c.remember(Entry{Fence: c.fence, Kind: KindTick, Tick: c.row.Tick, Attempt: c.row.Attempt, State: schedule.StateInterrupted, Why: "its agent died"}, runner.Result{})
+	if plan.Fresh == schedule.Changed {
+		c.Log.Info("schedule changed", "from", c.row.Schedule, "schedule", c.Schedule.String(), "fence", c.fence)
 	}
+	c.findLost()
 	return c.adopt(plan), nil
 }
+
+// findLost enters the run into the history that was going on when the last
+// leader died or lost the lease. An extra run is not started again, so this is
+// all that becomes of it.
+func (c *cronTerm) findLost() {
+	before, e := c.term.Before, Entry{Fence: c.term.Row.RunFence, Number: c.row.Runs, Kind: KindTick, Tick: c.row.Tick, Attempt: c.row.Attempt}
+	switch {
+	case e.Fence == 0:
+	case c.row.TickState == schedule.StateRunning:
+		c.rememberLost(e, before)
+	case before != nil && before.Record.RunSince != nil && *before.Record.RunSince != "":
+		e.Kind, e.Tick, e.Attempt = KindRunNow, "", 1
+		c.Log.Warn("extra run interrupted: it is not started again", "run_fence", e.Fence, "fence", c.fence)
+		c.rememberLost(e, before)
+	}
+}
+
+// valid reports whether this term may still decide anything.
+func (c *cronTerm) valid() bool { return !isLost(c.term) && c.Clock.Now() < c.until }
 
 // decide asks what is to be done given the row.
 func (c *cronTerm) decide() (schedule.Plan, error) {
@@ -279,7 +300,7 @@ func (c *cronTerm) next() *due {
 	c.advance(now)
 	if id := c.wishes.RunNow; id != "" {
 		c.wishes.RunNow = ""
-		return &due{attempt: 1, asked: id}
+		return &due{attempt: 1, asked: id, by: c.wishes.RunBy}
 	}
 	return nil
 }
@@ -357,11 +378,17 @@ func (c *cronTerm) heard(b leader.Beat) {
 	switch {
 	case c.wishes.RunNow == "" || c.Overlap == OverlapQueue:
 	case c.Overlap == OverlapReplace:
-		c.replace()
+		if c.mayReplace() {
+			c.replace()
+		}
 	default:
 		c.refuseExtra(reasonOverlap)
 	}
 }
+
+// mayReplace reports whether what waits would be run by this term. Otherwise the
+// run that goes on may as well come to its end.
+func (c *cronTerm) mayReplace() bool { return c.run != nil && c.stops == 0 && !c.leaving }
 
 // replace ends the run for what waits.
 func (c *cronTerm) replace() {
@@ -375,7 +402,7 @@ func (c *cronTerm) setAlarm() {
 		return
 	}
 	at := c.Clock.Now().Add(maxSleep)
-	if !c.decided {
+	if !c.decided || !c.valid() { // there is nothing to decide
 		c.alarm.Set(c.Clock, at)
 		return
 	}
@@ -409,9 +436,13 @@ func (c *cronTerm) tick() {
 	c.setAlarm()
 }
 
-// overlap decides the ticks that have come due while a run went on, by now.
+// overlap decides the ticks that have come due while a run went on, by now. One
+// that was frozen past its deadline leaves them to the next leader.
 func (c *cronTerm) overlap(now time.Time) {
 	c.looked = now
+	if !c.valid() {
+		return
+	}
 	if !c.late.IsZero() {
 		return // an interrupted run comes first, then the missed tick, then these
 	}
@@ -424,7 +455,7 @@ func (c *cronTerm) overlap(now time.Time) {
 		return
 	}
 	c.waiting = latest
-	if c.Overlap == OverlapReplace && c.run != nil {
+	if c.Overlap == OverlapReplace && c.mayReplace() {
 		c.replace()
 	}
 }
@@ -467,7 +498,7 @@ func (c *cronTerm) carryOut(d due) (next *due, alive bool) {
 		tick = leader.Stamp(d.tick)
 		c.Log.Info("tick claimed", "tick", tick, "attempt", d.attempt, "fence", c.fence, "late", lateness(c.clock.now().Sub(d.tick)))
 	} else {
-		c.Log.Info("extra run claimed", "by", by(c.wishes.RunBy), "fence", c.fence)
+		c.Log.Info("extra run claimed", "by", by(d.by), "fence", c.fence)
 	}
 
 	result := runner.Result{Reason: runner.Stopped} // and not launched
@@ -494,6 +525,7 @@ func (c *cronTerm) claimFor(d due) leader.Claim {
 	before, since := c.row, leader.Stamp(c.clock.now())
 	claim := leader.Claim{Record: c.row, RunNow: d.asked}
 	claim.Record.RunSince = &since
+	claim.Record.Runs++
 	switch {
 	case d.asked != "":
 		return claim
@@ -514,10 +546,13 @@ func (c *cronTerm) ended(d due, r runner.Result) *due {
 	if r.Reason == runner.TimedOut {
 		status = ExitTimeout
 	}
+	entry := Entry{Fence: c.fence, Number: c.row.Runs, Kind: KindTick, Attempt: d.attempt, State: state, ExitCode: status}
+	if c.replaced {
+		entry.Why = "replaced"
+	}
 	c.replaced, c.row.RunSince = false, new(string)
-	entry := Entry{Fence: c.fence, Kind: KindTick, Attempt: d.attempt, State: state, ExitCode: status}
 	if d.asked != "" {
-		entry.Kind, entry.By = KindRunNow, c.wishes.RunBy
+		entry.Kind, entry.By = KindRunNow, d.by
 		c.remember(entry, r)
 		c.note(true)
 		return nil
@@ -533,7 +568,7 @@ func (c *cronTerm) ended(d due, r runner.Result) *due {
 	}
 	c.row.Through = leader.Stamp(c.through)
 	c.record()
-	if !interrupted(c.row) || c.stops > 0 || isLost(c.term) {
+	if !interrupted(c.row) || c.stops > 0 || !c.valid() {
 		return nil
 	}
 	plan, err := c.decide()

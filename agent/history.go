@@ -5,7 +5,9 @@ import (
 	"log/slog"
 	"time"
 
+	"solojob/leader"
 	"solojob/runner"
+	"solojob/schedule"
 )
 
 // What a history entry is about.
@@ -24,12 +26,13 @@ const StateStopped = "stopped"
 // Entry is what the history keeps of a run.
 type Entry struct {
 	Fence    int64 // no other run of the lease has it
+	Number   int   // counts the runs of a schedule; 0: nothing counts them but the fence
 	Kind     string
 	Tick     string // RFC 3339, "" for a run that belongs to none
 	Attempt  int
 	Owner    string
 	Started  time.Time // zero if it never did, or nobody knows
-	Ended    time.Time
+	Ended    time.Time // zero if nobody knows, because its agent died or lost the lease
 	Duration time.Duration
 	ExitCode int
 	State    string
@@ -107,6 +110,19 @@ func (a *Agent) remember(e Entry, r runner.Result) {
 		e.Why = r.ExecErr.Error()
 	default:
 		e.Why = string(r.Reason)
+	}
+	a.historian.add(e)
+}
+
+// rememberLost adds a run that was going on when its agent died, or lost the
+// lease without being able to write down how it ended.
+func (a *Agent) rememberLost(e Entry, before *leader.Row) {
+	e.State, e.Why = schedule.StateInterrupted, "its agent died or lost the lease"
+	if before != nil {
+		e.Owner = before.Owner
+		if since := before.Record.RunSince; since != nil {
+			e.Started, _ = time.Parse(time.RFC3339, *since) // zero, so unknown, if it is damaged
+		}
 	}
 	a.historian.add(e)
 }

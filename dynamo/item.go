@@ -41,7 +41,12 @@ func parseRow(item map[string]types.AttributeValue) (*leader.Row, error) {
 			Tick:      p.text("tick"),
 			TickState: p.text("tick_state"),
 			Attempt:   int(p.number("tick_attempt")),
+			Runs:      int(p.number("runs")),
 		},
+		RunFence: p.number("run_fence"),
+	}
+	if since := p.text("run_since"); since != "" {
+		row.Record.RunSince = &since
 	}
 	if _, ok := item["exit_code"]; ok {
 		code := int(p.number("exit_code"))
@@ -178,6 +183,9 @@ func (u *update) setRecord(r leader.Record) {
 	}
 	if r.Tick != "" {
 		u.setNumber("tick_attempt", int64(r.Attempt))
+	}
+	if r.Runs > 0 {
+		u.setNumber("runs", int64(r.Runs))
 	}
 	if r.RunSince != nil {
 		u.setString("run_since", *r.RunSince)

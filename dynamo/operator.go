@@ -184,7 +184,7 @@ func operatorLease(k operator.Key, item map[string]types.AttributeValue, m middl
 func operatorRun(item map[string]types.AttributeValue) operator.Run {
 	p := parser{item: item}
 	return operator.Run{
-		Fence: p.number("fence"), Tick: p.text("tick"), Kind: p.text("kind"), Attempt: int(p.number("attempt")),
+		Fence: p.number("fence"), Number: p.number("number"), Tick: p.text("tick"), Kind: p.text("kind"), Attempt: int(p.number("attempt")),
 		Owner: p.text("owner"), Started: p.text("started"), Ended: p.text("ended"),
 		Duration: time.Duration(p.number("duration_ms")) * time.Millisecond,
 		ExitCode: int(p.number("exit_code")), State: p.text("state"), Why: p.text("why"), By: p.text("by"),

@@ -93,6 +93,7 @@ func (s *Store) Renew(ctx context.Context, r leader.Renewal) (*leader.Row, error
 	}
 	if c := r.Claim; c != nil {
 		u.setNumber("fence", r.Fence+1)
+		u.setNumber("run_fence", r.Fence+1)
 		if c.RunNow != "" {
 			u.setString("run_now", "")
 			u.whereString("run_now", "=", "asked", c.RunNow)

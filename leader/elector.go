@@ -402,7 +402,7 @@ func (e *Elector) hold(op *operation, row *Row, sent boottime.Instant, how strin
 	e.draining, e.answered, e.record = false, false, Record{}
 	e.watch.see(row, e.cfg.Clock.Now(), e.highest)
 	e.term = &Term{
-		Fence: op.fence, How: how, Row: row,
+		Fence: op.fence, How: how, Row: row, Before: op.acquisition.Seen,
 		elector: e, beats: make(chan Beat, 1), lost: make(chan struct{}),
 	}
 	if seen := op.acquisition.Seen; seen != nil && e.cfg.Revision != "" && seen.Announced != e.cfg.Revision {

@@ -17,6 +17,7 @@ type Row struct {
 	Since     string        // when the holder acquired it
 	Requests  Requests      // what operators ask of the holder
 	Record    Record        // what the holder's runs left in it
+	RunFence  int64         // the fence of the last claim, 0 if there was none
 
 	// Date is the store's own clock in the reply that showed the row, zero if
 	// the reply had none. Ownership is never judged by it.
@@ -52,6 +53,7 @@ type Record struct {
 	TickState string
 	Attempt   int  // the attempts at the last claimed tick that count
 	ExitCode  *int // of the last run, nil while there is none
+	Runs      int  // how many claims there have been: the number of the last run
 
 	RunSince *string // since when a run goes on, "" while none does, for people to read
 }

@@ -56,6 +56,8 @@ type Term struct {
 	How string
 	// Row is the lease as it was acquired.
 	Row *Row
+	// Before is the row that the acquisition found, nil if there was none.
+	Before *Row
 	// Uninvited is the revision that had announced itself before the lease was
 	// acquired by another one, ours; "" if there was none.
 	Uninvited string

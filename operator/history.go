@@ -79,13 +79,16 @@ func (v *View) chart(runs []Run, longest time.Duration, s Style) []string {
 	}
 	var rows [][]cell
 	for _, r := range runs {
-		try := ""
+		try, status, took := "", "", ""
+		if !r.lost() {
+			status, took = fmt.Sprint(r.ExitCode), span(r.Duration)
+		}
 		if r.Attempt > 0 {
 			try = fmt.Sprint(r.Attempt)
 		}
 		rows = append(rows, []cell{
-			{cmp.Or(r.Tick, r.Started), ""}, {r.State, runColour(r.State)}, {fmt.Sprint(r.ExitCode), ""}, {try, ""},
-			{fmt.Sprint(r.Fence), ""}, {cut(holder(r.Owner, ""), widestTask), ""}, {span(r.Duration), ""},
+			{cmp.Or(r.Tick, r.Started), ""}, {r.State, runColour(r.State)}, {status, ""}, {try, ""},
+			{fmt.Sprint(r.Fence), ""}, {cut(holder(r.Owner, ""), widestTask), ""}, {took, ""},
 		})
 	}
 	_, taken := measure(columns, rows)
@@ -97,8 +100,15 @@ func (v *View) chart(runs []Run, longest time.Duration, s Style) []string {
 	return s.table(columns, rows)
 }
 
+// lost reports whether nobody knows how long the run took, and how it ended: its
+// agent died, or lost the lease.
+func (r Run) lost() bool { return r.State == RunInterrupted && r.Ended == "" && r.ExitCode == 0 }
+
 // bar is as long as a run took, and filled by how it ended.
 func bar(r Run, longest time.Duration, room int) string {
+	if r.lost() {
+		return ""
+	}
 	fill := "▒"
 	if r.State == RunDone {
 		fill = "█"
@@ -137,16 +147,16 @@ func (v *View) gaps(runs []Run) []string {
 		return gaps
 	}
 	var last time.Time // the tick of the run before, zero if it is none of this schedule
-	var lastFence int64
+	var earlier Run
 	for i, r := range runs {
 		tick, ok := instant(r.Tick)
 		if !ok {
 			continue
 		}
-		if !v.overwritten(lastFence, r.Fence) {
+		if !v.overwritten(earlier, r) {
 			gaps[i] = gap(s, last, tick.Add(-time.Second), "without a run on record")
 		}
-		last, lastFence = time.Time{}, r.Fence
+		last, earlier = time.Time{}, r
 		if s.Next(tick.Add(-time.Second)).Equal(tick) {
 			last = tick
 		}
@@ -168,9 +178,13 @@ func (v *View) gaps(runs []Run) []string {
 	return gaps
 }
 
-// overwritten reports whether a run with a fence between two may have been on
-// record once: its place is taken by one with a higher fence.
-func (v *View) overwritten(low, high int64) bool {
+// overwritten reports whether a run between two may have been on record once: its
+// place is taken by a later one.
+func (v *View) overwritten(earlier, later Run) bool {
+	if earlier.Number > 0 {
+		return later.Number != earlier.Number+1
+	}
+	low, high := earlier.Fence, later.Fence
 	for _, r := range v.Runs {
 		// The highest fence below high that shares the place of r.
 		below := high - 1 - ((high-1-r.Fence)%HistoryLength+HistoryLength)%HistoryLength
@@ -204,14 +218,18 @@ func gap(s *schedule.Schedule, after, until time.Time, what string) string {
 func summary(runs []Run) string {
 	counts := map[string]int{}
 	var took []time.Duration
+	total := 0
 	for _, r := range runs {
 		if r.Kind == requestKind {
 			continue
 		}
 		counts[r.State]++
-		took = append(took, r.Duration)
+		total++
+		if !r.lost() {
+			took = append(took, r.Duration)
+		}
 	}
-	if len(took) == 0 {
+	if total == 0 {
 		return "No runs yet."
 	}
 	slices.Sort(took)
@@ -221,6 +239,9 @@ func summary(runs []Run) string {
 			parts = append(parts, fmt.Sprintf("%d %s", counts[state], state))
 		}
 	}
-	return fmt.Sprintf("%s: %s. Half of them took at most %s, the longest %s.",
-		plural(len(took), "run"), strings.Join(parts, ", "), span(took[(len(took)-1)/2]), span(took[len(took)-1]))
+	text := fmt.Sprintf("%s: %s.", plural(total, "run"), strings.Join(parts, ", "))
+	if len(took) > 0 {
+		text += fmt.Sprintf(" Half of them took at most %s, the longest %s.", span(took[(len(took)-1)/2]), span(took[len(took)-1]))
+	}
+	return text
 }

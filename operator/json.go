@@ -62,7 +62,7 @@ type runJSON struct {
 	Tick       string `json:"tick,omitempty"`
 	Kind       string `json:"kind,omitempty"`
 	State      string `json:"state"`
-	ExitCode   int    `json:"exit_code"`
+	ExitCode   *int   `json:"exit_code,omitempty"`
 	Attempt    int    `json:"attempt,omitempty"`
 	Fence      int64  `json:"fence,omitempty"`
 	Owner      string `json:"owner,omitempty"`
@@ -124,8 +124,11 @@ func (v *View) json() *leaseJSON {
 
 func (r Run) json() runJSON {
 	j := runJSON{
-		Tick: r.Tick, Kind: r.Kind, State: r.State, ExitCode: r.ExitCode, Attempt: r.Attempt, Fence: r.Fence, Owner: r.Owner,
+		Tick: r.Tick, Kind: r.Kind, State: r.State, Attempt: r.Attempt, Fence: r.Fence, Owner: r.Owner,
 		Started: r.Started, Ended: r.Ended, Why: r.Why, By: r.By,
+	}
+	if !r.lost() {
+		j.ExitCode = &r.ExitCode
 	}
 	if r.Ended != "" { // the row alone does not tell how long it took
 		ms := r.Duration.Milliseconds()

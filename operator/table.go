@@ -54,12 +54,13 @@ const requestKind = "request"
 // Run is one run in a lease's history. What was not written is zero.
 type Run struct {
 	Fence    int64
+	Number   int64  // counts the runs of a schedule; 0: nothing counts them but the fence
 	Tick     string // RFC 3339; "" for a run that no tick caused
 	Kind     string // "tick", "service", "run-now", "request"
 	Attempt  int
 	Owner    string
 	Started  string // RFC 3339
-	Ended    string // RFC 3339
+	Ended    string // RFC 3339; "" if nobody knows
 	Duration time.Duration
 	ExitCode int
 	State    string // one of the Run constants

@@ -47,8 +47,8 @@ type Plan struct {
 	// been reported: ticks after it are the leader's to run, Late the first.
 	Through time.Time
 
-	// Fresh says why nothing was caught up, "new lease" or "schedule changed";
-	// it is empty if the row's schedule is this one.
+	// Fresh says why nothing was caught up, [New] or [Changed]; it is empty if
+	// the row's schedule is this one.
 	Fresh string
 
 	// Ahead is how far into the future ticks are decided by the row already:
@@ -63,6 +63,12 @@ type Missed struct {
 	Exact  bool      // false: there are at least Count
 	Reason string    // one of the Reason constants
 }
+
+// Why nothing is caught up.
+const (
+	New     = "new lease"
+	Changed = "schedule changed"
+)
 
 // Why ticks are missed.
 const (
@@ -111,9 +117,9 @@ func (s *Schedule) Decide(row Row, now time.Time, rules Rules) (Plan, error) {
 
 	// 2. Starting from now.
 	if row.Schedule == "" || row.Through.IsZero() {
-		plan.Fresh = "new lease"
+		plan.Fresh = New
 	} else if row.Schedule != s.String() {
-		plan.Fresh = "schedule changed"
+		plan.Fresh = Changed
 	}
 	// A claimed tick stays behind us, even one that a fast clock claimed.
 	decided := row.Tick

@@ -167,8 +167,35 @@ func (r *report) requests(ctx context.Context, client *dynamo.Client, o Options,
 		for _, p := range client.ProbeWrites(write, o.Table, lease) {
 			r.request(p.Write, p.Err)
 		}
+		if err == nil && o.Lease != "" {
+			r.ticks(ctx, client, o, date)
+		}
 	}
 	r.clock(before, date, after)
+}
+
+// ticks looks for ticks that are decided before their time: none of them will run.
+func (r *report) ticks(ctx context.Context, client *dynamo.Client, o Options, date time.Time) {
+	const name = "ticks"
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	row, err := client.Lease(o.Table, o.Lease, dynamo.LeaseItem).Read(ctx, true)
+	switch {
+	case err != nil:
+		r.add(wrong, name, "%v", err)
+		return
+	case row == nil || row.Record.Through == "":
+		return // no schedule yet
+	}
+	through, err := time.Parse(time.RFC3339, row.Record.Through)
+	switch ahead := through.Sub(date); {
+	case err != nil:
+		r.add(wrong, name, "the row's through is %.40q, which is no time like 2026-01-02T03:04:05Z: correct it by hand", row.Record.Through)
+	case !date.IsZero() && ahead > smallSkew+time.Second:
+		r.add(wrong, name, "those up to %s are decided already, %v ahead of DynamoDB's clock: none runs before. Some task's clock was wrong, or the row was changed by hand: set its attribute through to the present", row.Record.Through, ahead.Round(time.Second))
+	default:
+		r.add(fine, name, "decided up to %s", row.Record.Through)
+	}
 }
 
 func (r *report) request(name string, err error) {

@@ -295,8 +295,10 @@ func (p *promises) logged(t *task, message string, attrs map[string]slog.Value) 
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch message {
+	case "lease acquired":
+		delete(p.ticks.outside, t)
 	case "lease lost":
-		p.ticks.lost[t] = time.Now()
+		p.ticks.lost[t], p.ticks.outside[t] = time.Now(), time.Now()
 		if p.w.plan.profile == hiccups {
 			p.broken("P5", "the faults were shorter than promised, and the lease was lost")
 		}

@@ -319,6 +319,7 @@ func (d *door) Acquire(ctx context.Context, a leader.Acquisition) (*leader.Row, 
 		}
 		row.Owner, row.Fence, row.Beat, row.Lease, row.Draining = a.Owner, a.Fence, a.Beat, a.Lease, false
 		row.Requests.Handover, row.Requests.HandoverNow = "", false
+		row.Record.RunSince = new(string)
 		if a.Revision != "" {
 			row.Revision, row.Announced = a.Revision, a.Revision
 		}
@@ -360,6 +361,7 @@ func (d *door) Renew(ctx context.Context, r leader.Renewal) (*leader.Row, error)
 				row.Requests.RunNow = ""
 			}
 			row.Fence++
+			row.RunFence = row.Fence
 		}
 		if r.Answered {
 			row.Requests.RunNow = ""
@@ -387,6 +389,10 @@ func merged(row, r leader.Record) leader.Record {
 	if r.ExitCode != nil {
 		row.ExitCode = r.ExitCode
 	}
+	if r.RunSince != nil {
+		row.RunSince = r.RunSince
+	}
+	row.Runs = max(row.Runs, r.Runs)
 	return row
 }
 

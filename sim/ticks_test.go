@@ -32,6 +32,7 @@ type ticks struct {
 	through int64 // of the row
 	last    int64
 	lost    map[*task]time.Time         // when it last logged that its lease is lost
+	outside map[*task]time.Time         // the same, of those that have no other since
 	asked   map[*leader.Claim]time.Time // since when a claim may have been wanted
 	spells  []spell
 	pauses  int // how often an operator paused or resumed
@@ -59,7 +60,7 @@ type claim struct {
 const early = 3 * time.Second
 
 func newTicks(w *world) *ticks {
-	return &ticks{w: w, byTick: map[int64]*tick{}, lost: map[*task]time.Time{}, asked: map[*leader.Claim]time.Time{}}
+	return &ticks{w: w, byTick: map[int64]*tick{}, lost: map[*task]time.Time{}, outside: map[*task]time.Time{}, asked: map[*leader.Claim]time.Time{}}
 }
 
 // forget is for a row that was deleted or restored: its ticks are, too.
@@ -240,6 +241,9 @@ func (k *ticks) died(j *job) {
 // logged is called for a line that says that ticks are not run.
 func (k *ticks) logged(t *task, message string, attrs map[string]slog.Value) {
 	latest, count, reason := unix(attrs["tick"].String()), attrs["count"].Int64(), attrs["reason"].String()
+	if since, out := k.outside[t]; out && since.Before(time.Now()) {
+		k.broken("P3", "%s decides ticks, and has lost the lease at %s: %s", t.name, since.Format("15:04:05.000"), message)
+	}
 	step := int64(k.w.plan.step / time.Second)
 	for i := range count {
 		at := latest - i*step
