@@ -61,16 +61,24 @@ var deeds = []deed{
 	{"clock jump for all", 1, "wall", false, jumpAll},
 }
 
-// pace is the mean time between two deeds in a world.
-const pace = 350 * time.Millisecond
+// paces are the mean times between two deeds in a world. They change, so that
+// there are storms, and calms in which a lease is held and a run ends.
+var paces = []time.Duration{150 * time.Millisecond, 400 * time.Millisecond, 1500 * time.Millisecond}
+
+// spell is the mean number of deeds at one pace.
+const spell = 25
 
 // run makes chaos until ctx is done, and returns when all of it is undone.
 func (c *Chaos) run(ctx context.Context) {
 	defer c.doing.Wait()
+	pace := paces[1]
 	for {
+		if c.random.IntN(spell) == 0 {
+			pace = paces[c.random.IntN(len(paces))]
+		}
 		wait := time.Duration(c.random.ExpFloat64() * float64(pace))
 		select {
-		case <-time.After(min(wait, 10*pace)):
+		case <-time.After(wait):
 			c.strike(ctx)
 		case <-ctx.Done():
 			return

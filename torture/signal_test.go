@@ -110,7 +110,8 @@ func (t *Task) freeze() []Process {
 }
 
 // freezeTask is the one thing that P1 does not cover: neither the agent nor its
-// supervisor can act.
+// supervisor can act. The job may wake up before them: then it writes with a
+// FENCE that may be stale.
 func freezeTask(c *Chaos, s *Slot) func() {
 	t := s.current()
 	if t == nil {
@@ -119,7 +120,15 @@ func freezeTask(c *Chaos, s *Slot) func() {
 	t.stopped(true)
 	frozen := t.freeze()
 	c.random.Shuffle(len(frozen), func(i, j int) { frozen[i], frozen[j] = frozen[j], frozen[i] })
+	var ahead time.Duration // by which the job wakes up first
+	if c.random.IntN(2) == 0 {
+		ahead = time.Duration(c.random.IntN(400)) * time.Millisecond
+	}
 	return func() {
+		if ahead > 0 {
+			signalEach(theJob(t, frozen), syscall.SIGCONT)
+			time.Sleep(ahead)
+		}
 		signalEach(frozen, syscall.SIGCONT)
 		t.stopped(false)
 	}
