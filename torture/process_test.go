@@ -95,16 +95,6 @@ func executing(path string) []Process {
 	return slices.DeleteFunc(all(), func(p Process) bool { return !p.runs(path) })
 }
 
-// catches reports whether a process has a handler for SIGTERM. Before that, the
-// kernel keeps it from the first process of a PID namespace.
-func (p Process) catches(s syscall.Signal) bool {
-	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.pid))
-	_, rest, _ := strings.Cut(string(status), "SigCgt:")
-	mask, _, _ := strings.Cut(rest, "\n")
-	caught, _ := strconv.ParseUint(strings.TrimSpace(mask), 16, 64)
-	return caught>>(uint(s)-1)&1 == 1
-}
-
 func commandLine(pid int) string {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	return strings.TrimSpace(strings.ReplaceAll(string(text), "\x00", " "))

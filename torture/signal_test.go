@@ -179,8 +179,12 @@ func stopOneKillOther(one, other part) func(*Chaos, *Slot) func() {
 	}
 }
 
+// up reports whether the agent has its handlers: it has started a supervisor.
+// Before that a SIGTERM ends the runtime of Go, with a status of its own.
+func (t *Task) up() bool { return len(t.find(theSupervisor)) > 0 }
+
 func deploy(_ *Chaos, s *Slot) func() {
-	if t := s.current(); t != nil {
+	if t := s.current(); t != nil && t.up() {
 		t.self.signal(syscall.SIGTERM)
 	}
 	return nil
@@ -189,7 +193,7 @@ func deploy(_ *Chaos, s *Slot) func() {
 // deployTwice is somebody who presses Ctrl-C until it helps.
 func deployTwice(c *Chaos, s *Slot) func() {
 	t := s.current()
-	if t == nil {
+	if t == nil || !t.up() {
 		return nil
 	}
 	pause := time.Duration(c.random.IntN(500)) * time.Millisecond

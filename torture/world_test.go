@@ -235,10 +235,9 @@ func (w *World) stop() {
 	os.RemoveAll(w.dir)
 }
 
-// tellToStop is what ECS does. A task that has only just begun has no handler
-// yet, and as the first process of its namespace would not get the signal.
+// tellToStop is what ECS does.
 func (t *Task) tellToStop() {
-	until(patience, func() bool { return t.ended() || t.self.catches(syscall.SIGTERM) })
+	until(patience, func() bool { return t.ended() || t.up() })
 	t.slot.world.note(boottime.Now(), "torture", "TERM to %s", t.name)
 	t.self.signal(syscall.SIGTERM)
 }
