@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"path/filepath"
@@ -14,9 +13,8 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"solojob/boottime"
+	"solojob/internal/witness"
 )
 
 // Recorder is what the jobs report to. It knows the lives of all jobs of a
@@ -133,7 +131,7 @@ func (r *Recorder) read(conn *net.UnixConn) {
 // by what has been read of it so far, but by what the kernel says now.
 func (r *Recorder) begin(conn *net.UnixConn, said report) *Life {
 	l := &Life{
-		PID: peerPID(conn), Args: said.Args, Environ: said.Environ, Started: said.At, lastAlive: said.At,
+		PID: witness.PeerPID(conn), Args: said.Args, Environ: said.Environ, Started: said.At, lastAlive: said.At,
 		recorder: r, conn: conn, ended: make(chan struct{}),
 	}
 	l.Lease, l.Owner = l.Env("SOLOJOB_RUN_LEASE"), l.Env("SOLOJOB_RUN_OWNER")
@@ -152,41 +150,8 @@ func (r *Recorder) begin(conn *net.UnixConn, said report) *Life {
 	return l
 }
 
-// peerPID is the process at the other end, as this side's namespace counts.
-func peerPID(conn *net.UnixConn) int {
-	pid := 0
-	if raw, err := conn.SyscallConn(); err == nil {
-		_ = raw.Control(func(fd uintptr) {
-			if cred, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
-				pid = int(cred.Pid)
-			}
-		})
-	}
-	return pid
-}
-
-// dead asks the kernel whether the last copy of the connection is closed. A
-// process closes its files before its parent can learn of its death, so this
-// is never late for who goes by wait4.
-func (l *Life) dead() bool {
-	raw, err := l.conn.SyscallConn()
-	if err != nil {
-		return true
-	}
-	closed := false
-	err = raw.Control(func(fd uintptr) {
-		look := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
-		for {
-			n, err := unix.Poll(look, 0)
-			if errors.Is(err, unix.EINTR) {
-				continue
-			}
-			closed = n > 0 && look[0].Revents&(unix.POLLRDHUP|unix.POLLHUP|unix.POLLERR) != 0
-			return
-		}
-	})
-	return closed || err != nil
-}
+// dead asks the kernel whether the last process of the tree is dead.
+func (l *Life) dead() bool { return witness.Closed(l.conn) }
 
 func (l *Life) heard(said report) {
 	l.recorder.mu.Lock()

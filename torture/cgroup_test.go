@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 )
 
@@ -57,6 +58,28 @@ func group(parent, name string, settings map[string]string) string {
 	}
 	return dir
 }
+
+// told is the number that a file of a cgroup has after a name, 0 if none has.
+func (g *Groups) told(name string, files ...string) int {
+	for _, file := range files {
+		text, _ := os.ReadFile(file)
+		for _, line := range strings.Split(string(text), "\n") {
+			if value, ok := strings.CutPrefix(line, name+" "); ok {
+				n, _ := strconv.Atoi(value)
+				return n
+			}
+		}
+	}
+	return 0
+}
+
+// kills is how often the kernel killed something for its memory.
+func (g *Groups) kills() int {
+	return g.told("oom_kill", g.narrow+"/memory.oom_control", g.narrow+"/memory.events")
+}
+
+// waits is in how many periods the quota of CPU was used up.
+func (g *Groups) waits() int { return g.told("nr_throttled", g.starved+"/cpu.stat") }
 
 func (g *Groups) close() {
 	for _, dir := range []string{g.starved, g.narrow} {

@@ -103,6 +103,9 @@ func (c *Chaos) strike(ctx context.Context) {
 	c.world.count("fault: " + d.name)
 	c.world.note(boottime.Now(), "torture", "%s, of %s, for %v", d.name, s.name, long.Round(time.Millisecond))
 	s.ailing.Add(1)
+	if t := s.current(); t != nil && d.area == "process" {
+		t.touched.Store(true)
+	}
 	undo := d.begin(c, s)
 	c.doing.Go(func() {
 		if d.lasts {

@@ -48,7 +48,8 @@ func (t *Task) hear() (after func(), err error) {
 	case hearsBroken:
 		return func() { read.Close(); write.Close() }, nil
 	case hearsStuck:
-		return func() { write.Close(); t.slot.world.keepOpen(read) }, nil
+		t.stuck = read
+		return func() { write.Close() }, nil
 	default:
 		t.slot.world.goes.Go(func() { t.read(read) })
 		return func() { write.Close() }, nil
@@ -81,7 +82,8 @@ func (t *Task) logged(text string) {
 	w.note(boottime.Now(), t.name, "%s", shorten(text))
 	var l line
 	if err := json.Unmarshal([]byte(text), &l); err != nil || l.Msg == "" {
-		if !strings.HasPrefix(text, "actor: ") {
+		// What can't even start says so in plain sentences.
+		if !strings.HasPrefix(text, "solojob: ") && !strings.HasPrefix(text, "actor: ") {
 			w.violate("log", "task %s wrote what is no line of its log: %s", t.name, text)
 		}
 		return

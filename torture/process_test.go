@@ -41,11 +41,30 @@ func look(pid int) (Process, bool) {
 	return p, true
 }
 
-// signal sends a signal if it is still the same process.
+// signal sends a signal if it is still the same process, and one of ours:
+// whatever goes wrong here, nobody else on the machine may be hit.
 func (p Process) signal(s syscall.Signal) {
-	if now, ok := look(p.pid); ok && now.started == p.started {
+	if now, ok := look(p.pid); ok && p.pid > 1 && now.started == p.started && p.ours() {
 		_ = syscall.Kill(p.pid, s) // it may end just now
 	}
+}
+
+// ours reports whether a process executes one of the programs that were built
+// for this torture, or has its mark.
+func (p Process) ours() bool {
+	if p.runs(program("solojob")) || p.runs(program("actor")) {
+		return true
+	}
+	return slices.ContainsFunc(p.environ(), func(v string) bool { return strings.HasPrefix(v, markPrefix()) })
+}
+
+// markPrefix begins the mark of each world of this process.
+func markPrefix() string { return fmt.Sprintf("TORTURE_WORLD=%d-", os.Getpid()) }
+
+// environ is empty if the process ends just now.
+func (p Process) environ() []string {
+	environ, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", p.pid))
+	return strings.Split(string(environ), "\x00")
 }
 
 // all are the processes of the machine.
@@ -61,8 +80,12 @@ func all() []Process {
 	return found
 }
 
-// below are the descendants of a process, parents first.
+// below are the descendants of a process, parents first. A process that was
+// never found has none: the kernel's own have the parent 0.
 func below(pid int) []Process {
+	if pid <= 1 {
+		return nil
+	}
 	everything := all()
 	var found []Process
 	for parents := []int{pid}; len(parents) > 0; parents = parents[1:] {
@@ -84,10 +107,7 @@ func (p Process) runs(path string) bool {
 
 // marked are the processes with a variable in their environment.
 func marked(variable string) []Process {
-	return slices.DeleteFunc(all(), func(p Process) bool {
-		environ, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", p.pid)) // empty if it ends just now
-		return !slices.Contains(strings.Split(string(environ), "\x00"), variable)
-	})
+	return slices.DeleteFunc(all(), func(p Process) bool { return !slices.Contains(p.environ(), variable) })
 }
 
 // executing are the processes of a program.

@@ -4,16 +4,14 @@ package torture
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"path/filepath"
 	"slices"
 	"sync"
 
-	"golang.org/x/sys/unix"
-
 	"solojob/boottime"
+	"solojob/internal/witness"
 )
 
 // Recorder is what the jobs report to, and the fenced register that they write
@@ -28,7 +26,6 @@ type Recorder struct {
 	launched int64   // the highest FENCE of any launch
 	written  int64   // the highest FENCE that has written: what a fenced store remembers
 	newest   boottime.Instant
-	finished map[string]bool // ticks that a job has ended with 0
 }
 
 // Life is one launch of the job, with all its descendants.
@@ -48,7 +45,7 @@ func newRecorder(w *World) (*Recorder, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Recorder{world: w, listener: listener, finished: map[string]bool{}}
+	r := &Recorder{world: w, listener: listener}
 	w.goes.Go(r.accept)
 	return r, nil
 }
@@ -99,9 +96,7 @@ func (r *Recorder) read(conn *net.UnixConn) {
 		case said.Event == "write":
 			r.write(life)
 		case said.Event == "end" && said.Code == 0 && life.tick != "":
-			r.mu.Lock()
-			r.finished[life.tick] = true
-			r.mu.Unlock()
+			r.world.ticks.finish(life)
 			fallthrough
 		default:
 			r.world.note(said.At, "job", "%v: %s %d", life, said.Event, said.Code)
@@ -122,7 +117,7 @@ func (r *Recorder) begin(conn *net.UnixConn, said report) *Life {
 	w := r.world
 	l := &Life{
 		task: w.taskNamed(said.Task), owner: said.Owner, tick: said.Tick, attempt: said.Attempt, fence: said.Fence,
-		pid: peerPID(conn), started: said.At, conn: conn,
+		pid: witness.PeerPID(conn), started: said.At, conn: conn,
 	}
 	w.note(said.At, "job", "%v begins, under %s, tick %s, attempt %d", l, said.Owner, said.Tick, said.Attempt)
 	w.count("launches")
@@ -152,7 +147,7 @@ func (r *Recorder) begin(conn *net.UnixConn, said report) *Life {
 	if l.fence <= r.launched && !l.task.excused() {
 		w.violate("order of FENCE", "%v began after one with FENCE %d", l, r.launched)
 	}
-	w.ticks.started(l, r.finished[l.tick])
+	w.ticks.started(l)
 	r.launched = max(r.launched, l.fence)
 	r.lives = append(r.lives, l)
 	return l
@@ -189,38 +184,5 @@ func (l *Life) String() string {
 	return fmt.Sprintf("job %d of %s (FENCE %d)", l.pid, name, l.fence)
 }
 
-// dead asks the kernel whether the last copy of the connection is closed. A
-// process closes its files before its parent can learn of its death, so this
-// is never late for who goes by wait4.
-func (l *Life) dead() bool {
-	raw, err := l.conn.SyscallConn()
-	if err != nil {
-		return true
-	}
-	closed := false
-	err = raw.Control(func(fd uintptr) {
-		look := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
-		for {
-			n, err := unix.Poll(look, 0)
-			if errors.Is(err, unix.EINTR) {
-				continue
-			}
-			closed = n > 0 && look[0].Revents&(unix.POLLRDHUP|unix.POLLHUP|unix.POLLERR) != 0
-			return
-		}
-	})
-	return closed || err != nil
-}
-
-// peerPID is the process at the other end, as this side's namespace counts.
-func peerPID(conn *net.UnixConn) int {
-	pid := 0
-	if raw, err := conn.SyscallConn(); err == nil {
-		_ = raw.Control(func(fd uintptr) {
-			if cred, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
-				pid = int(cred.Pid)
-			}
-		})
-	}
-	return pid
-}
+// dead asks the kernel whether the last process of the tree is dead.
+func (l *Life) dead() bool { return witness.Closed(l.conn) }

@@ -117,6 +117,7 @@ func freezeTask(c *Chaos, s *Slot) func() {
 	if t == nil {
 		return nil
 	}
+	t.touched.Store(true)
 	t.stopped(true)
 	frozen := t.freeze()
 	c.random.Shuffle(len(frozen), func(i, j int) { frozen[i], frozen[j] = frozen[j], frozen[i] })

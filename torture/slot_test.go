@@ -163,6 +163,7 @@ type Task struct {
 	name   string
 	slot   *Slot
 	hears  hearing
+	stuck  *os.File // the end of the pipe that nobody reads
 	cmd    *exec.Cmd
 	self   Process
 	began  boottime.Instant
@@ -171,6 +172,9 @@ type Task struct {
 	// killed: chaos killed the agent, or what it depends on; its last words
 	// may be lost.
 	killed atomic.Bool
+	// touched: chaos did something to its processes, or gave it less than it
+	// needs; it may not know how its job ended.
+	touched atomic.Bool
 
 	mu     sync.Mutex
 	excuse excuse
@@ -228,6 +232,7 @@ func (t *Task) start(random *rand.Rand) error {
 	}
 	if groups != "" {
 		args = append(args, "-cgroups", groups)
+		t.touched.Store(true)
 	}
 	if s.ownPIDs {
 		args = append(args, "-proc")
@@ -251,7 +256,9 @@ func (t *Task) start(random *rand.Rand) error {
 		return err
 	}
 	t.began = boottime.Now()
-	t.self, _ = look(t.cmd.Process.Pid)
+	if t.self, _ = look(t.cmd.Process.Pid); t.self.pid == 0 {
+		t.self.pid = t.cmd.Process.Pid // it has ended already; no signal fits it
+	}
 	s.world.count("tasks")
 	s.world.note(t.began, "torture", "task %s is process %d, stderr %s %s", t.name, t.self.pid, t.hears, filepath.Base(groups))
 	s.world.goes.Go(t.wait)
@@ -263,6 +270,10 @@ func (t *Task) wait() {
 	status := t.cmd.ProcessState.ExitCode()
 	if ws, ok := t.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
 		status = 128 + int(ws.Signal())
+		t.killed.Store(true) // by the kernel, if not by chaos
+	}
+	if t.stuck != nil {
+		t.stuck.Close()
 	}
 	t.slot.world.note(boottime.Now(), t.name, "ended with %d", status)
 	t.slot.world.count(fmt.Sprintf("status: %d", status))
@@ -282,6 +293,8 @@ func badStatus(status int) string {
 		return "" // the agent by chaos or the kernel, or its job
 	case 69:
 		return "" // it was refused at its start
+	case 79:
+		return "" // its job would not die in time: the kernel ends the rest, or a violation says so
 	case 99:
 		return "the actor could not play its part"
 	default:

@@ -5,6 +5,8 @@ package torture
 import (
 	"sync"
 	"time"
+
+	"solojob/boottime"
 )
 
 // Ticks is the account of a world's ticks: what the row says was decided, and
@@ -19,10 +21,20 @@ type Ticks struct {
 	claims  map[string]int
 	told    map[string]bool // reported as missed or skipped
 	decided []decision
+	claimer string           // who claimed last
+	term    int64            // the fence of the last acquisition
+	ended   map[string]*Life // by tick, the life that said it ends with 0
 }
 
 // decision is a tick that a write of the row decided, and that did not run.
-type decision struct{ tick, owner string }
+type decision struct {
+	tick, owner string
+	at          boottime.Instant
+}
+
+// telling is how long a line may take from its task to us: longer than chaos
+// stops anything.
+const telling = 30 * time.Second
 
 // every is the distance of two ticks of the schedule, and of the epoch.
 const (
@@ -39,7 +51,7 @@ const attempts = 3
 const early = 3500 * time.Millisecond
 
 func newTicks(w *World) *Ticks {
-	return &Ticks{world: w, done: map[string]bool{}, starts: map[string]int{}, claims: map[string]int{}, told: map[string]bool{}}
+	return &Ticks{world: w, done: map[string]bool{}, starts: map[string]int{}, claims: map[string]int{}, told: map[string]bool{}, ended: map[string]*Life{}}
 }
 
 // written is called with the store's lock held, for each write of the row.
@@ -56,8 +68,13 @@ func (k *Ticks) written(kind Kind, before, after Row) {
 		k.done[after.Tick] = true
 		k.world.count("ticks done")
 	}
+	k.interrupted(kind, before, after)
+	if kind == Acquire {
+		k.term = after.Fence
+	}
 	claimed := ""
 	if kind == Claim {
+		k.claimer = after.Owner
 		claimed = after.Tick
 		k.claimed(before, after)
 	}
@@ -67,8 +84,23 @@ func (k *Ticks) written(kind Kind, before, after Row) {
 	from, to := instantOf(before.Through), instantOf(after.Through)
 	for t := from.Truncate(every).Add(every); !t.After(to); t = t.Add(every) {
 		if tick := stamp(t); tick != claimed {
-			k.decided = append(k.decided, decision{tick, after.Owner})
+			k.decided = append(k.decided, decision{tick, after.Owner, boottime.Now()})
 		}
+	}
+}
+
+// interrupted checks that a run which did not come to its end is started again,
+// unless it had all its attempts: only its own task may write that it failed,
+// and nobody may claim the next tick before.
+func (k *Ticks) interrupted(kind Kind, before, after Row) {
+	open := before.State == "running" || before.State == "interrupted"
+	if !open || k.world.kind.atMostOnce || before.Attempt >= attempts {
+		return
+	}
+	forgotten := kind == Claim && after.Tick != before.Tick
+	disowned := after.State == "failed" && after.Tick == before.Tick && after.Owner != k.claimer
+	if forgotten || disowned {
+		k.world.violate("interrupted run forgotten", "from %v to %v", before, after)
 	}
 }
 
@@ -98,14 +130,25 @@ func (k *Ticks) claimed(before, after Row) {
 	if k.done[after.Tick] {
 		w.violate("tick twice", "%s was claimed again, though the row had it as done", after.Tick)
 	}
+	if l := k.ended[after.Tick]; l != nil && l.owner == after.Owner && l.fence >= k.term && !l.task.touched.Load() {
+		w.violate("tick twice", "%s was claimed again by the very term in which %v had ended with 0", after.Tick, l)
+	}
 	if after.Attempt > attempts {
 		w.violate("attempts", "%s has attempt %d", after.Tick, after.Attempt)
 	}
 }
 
-// started is a life that begins. Whether a job ended with 0 is what the job
-// said; where that did not reach the row, at-least-once may repeat it.
-func (k *Ticks) started(l *Life, finished bool) {
+// finish takes in that a job says it ends with 0. Where that reaches the row, the
+// tick never runs again; where it does not, at-least-once may repeat it. But a
+// task of which chaos touched no process knows it, while its term goes on.
+func (k *Ticks) finish(l *Life) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.ended[l.tick] = l
+}
+
+// started is a life that begins.
+func (k *Ticks) started(l *Life) {
 	if l.tick == "" {
 		return
 	}
@@ -119,7 +162,7 @@ func (k *Ticks) started(l *Life, finished bool) {
 	if w.kind.atMostOnce && k.starts[l.tick] > 1 {
 		w.violate("at most once", "%v is the second to run %s", l, l.tick)
 	}
-	if finished {
+	if k.ended[l.tick] != nil {
 		w.count("ticks repeated, their end unrecorded")
 	}
 }
@@ -139,13 +182,16 @@ func (k *Ticks) reported(l line) {
 	}
 }
 
-// settle is called at the end: each tick that was decided ran, or there is a
-// line that says why not, unless that may have died with the task.
-func (k *Ticks) settle() {
+// settle looks at the ticks that were decided some time ago: each ran, or there
+// is a line that says why not, unless that may have died with its task.
+func (k *Ticks) settle(ago time.Duration) {
+	owners, before := k.world.owners(), boottime.Now().Add(-ago)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for _, d := range k.decided {
-		t := k.world.taskOwning(d.owner)
+	for len(k.decided) > 0 && k.decided[0].at <= before {
+		d := k.decided[0]
+		k.decided = k.decided[1:]
+		t := owners[d.owner]
 		switch {
 		case k.claims[d.tick] > 0:
 			k.world.violate("tick decided twice", "%s ran, and was decided not to by %s", d.tick, d.owner)

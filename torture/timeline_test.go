@@ -51,10 +51,12 @@ func (l *Timeline) note(at boottime.Instant, who, format string, args ...any) {
 	l.notes = append(l.notes, note{at, who, fmt.Sprintf(format, args...)})
 }
 
-func (l *Timeline) count(what string) {
+func (l *Timeline) count(what string) { l.add(what, 1) }
+
+func (l *Timeline) add(what string, n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.counts[what]++
+	l.counts[what] += n
 }
 
 // violate records a broken promise. The first ends the torture, so that the

@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -86,6 +87,7 @@ func torment(t *testing.T, plan uint64, namespaces bool) {
 		}
 	})
 	inEach(func(_ int, w *World) { w.stop() })
+	checkNothingRuns(t)
 
 	t.Log(table(plan, took, namespaces, worlds, longest))
 	for _, w := range worlds {
@@ -100,14 +102,18 @@ func torment(t *testing.T, plan uint64, namespaces bool) {
 }
 
 // watchProgress measures for how long, at most, no job of a service ran although
-// a task was healthy.
+// a task was healthy, and has the ticks accounted for meanwhile.
 func (w *World) watchProgress(ctx context.Context) (longest time.Duration) {
 	const look = 20 * time.Millisecond
 	since := boottime.Now()
+	settling := time.NewTicker(telling / 10)
+	defer settling.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return longest
+		case <-settling.C:
+			w.ticks.settle(telling)
 		case <-time.After(look):
 		}
 		if !w.kind.service() || !w.healthy() || len(w.recorder.living()) > 0 {
@@ -125,6 +131,19 @@ func (w *World) healthy() bool {
 		}
 	}
 	return false
+}
+
+// checkNothingRuns looks for what has no mark in its environment: supervisors.
+func checkNothingRuns(t *testing.T) {
+	var left []Process
+	_, gone := until(patience/4, func() bool {
+		left = executing(program("solojob"))
+		return len(left) == 0
+	})
+	if !gone {
+		t.Errorf("%d processes of solojob are left running, such as %d", len(left), left[0].pid)
+		signalEach(left, syscall.SIGKILL)
+	}
 }
 
 // checkThatItHurt fails a torture in which nothing happened: a harness that is
@@ -158,7 +177,7 @@ func table(plan uint64, took time.Duration, namespaces bool, worlds []*World, lo
 		"tasks", "launches", "terms", "takeovers", "handovers",
 		"ticks run", "ticks run late", "ticks run again", "ticks done", "ticks skipped or missed",
 		"ticks skipped or missed, the reason lost", "ticks repeated, their end unrecorded",
-		"writes accepted", "writes refused", "excused overlaps", "history: pieces checked", "history: pieces too hard",
+		"writes accepted", "writes refused", "excused overlaps", "killed for memory", "periods without CPU", "history: pieces checked", "history: pieces too hard",
 	} {
 		row(name, func(_ int, w *World) string { return fmt.Sprint(w.total(name)) })
 	}
@@ -183,7 +202,7 @@ func table(plan uint64, took time.Duration, namespaces bool, worlds []*World, lo
 var promises = []string{
 	"overlap", "order of FENCE", "FENCE not granted", "fence fell", "stale write accepted",
 	"lease left a living job", "early takeover", "protocol", "history", "size",
-	"ticks go back", "tick twice", "at most once", "attempts", "tick decided twice", "tick unaccounted for",
+	"ticks go back", "interrupted run forgotten", "tick twice", "at most once", "attempts", "tick decided twice", "tick unaccounted for",
 	"tick off schedule", "tick of the future",
 	"lease left held", "does not stop", "left running", "progress", "exit status", "log", "harness",
 }

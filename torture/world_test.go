@@ -70,7 +70,6 @@ type World struct {
 
 	mu    sync.Mutex
 	tasks map[string]*Task
-	open  []*os.File
 }
 
 func newWorld(kind worldKind, seed uint64, namespaces bool, broken func()) (*World, error) {
@@ -126,31 +125,23 @@ func (w *World) taskNamed(name string) *Task {
 	return w.tasks[name]
 }
 
-// taskOwning is the task that competes under a name, nil if its log has not
-// said so.
-func (w *World) taskOwning(owner string) *Task {
+// owners are the tasks by the name under which each competes, where its log
+// has said so.
+func (w *World) owners() map[string]*Task {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	owners := map[string]*Task{}
 	for _, t := range w.tasks {
 		t.mu.Lock()
-		found := t.owner == owner
+		owners[t.owner] = t
 		t.mu.Unlock()
-		if found {
-			return t
-		}
 	}
-	return nil
-}
-
-// keepOpen keeps a file open until the end.
-func (w *World) keepOpen(f *os.File) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.open = append(w.open, f)
+	delete(owners, "")
+	return owners
 }
 
 // mark is in the environment of every process of the world but the supervisors'.
-func (w *World) mark() string { return fmt.Sprintf("TORTURE_WORLD=%d-%s", os.Getpid(), w.name) }
+func (w *World) mark() string { return markPrefix() + w.name }
 
 // until waits for a condition, and returns how long that took, or false.
 func until(limit time.Duration, holds func() bool) (time.Duration, bool) {
@@ -167,7 +158,7 @@ func until(limit time.Duration, holds func() bool) (time.Duration, bool) {
 // recovery is how soon a job must run again when nothing is wrong any more:
 // the longest wait for a lease, a poll, the next tick, and what a slot and a
 // busy machine take to start a task.
-const recovery = lease*1021/1000 + poll + every + 10*time.Second
+const recovery = lease*1021/1000 + poll + every + 20*time.Second
 
 // recover checks, when chaos has ended, that the job runs again.
 func (w *World) recover() {
@@ -220,16 +211,13 @@ func (w *World) stop() {
 		s.door.close()
 	}
 	w.recorder.close()
-	w.mu.Lock()
-	for _, f := range w.open {
-		f.Close()
-	}
-	w.mu.Unlock()
 	w.goes.Wait()
 	w.store.history.finish()
-	w.ticks.settle()
+	w.ticks.settle(0)
 	for _, s := range w.slots {
 		s.network.close()
+		w.add("killed for memory", s.groups.kills())
+		w.add("periods without CPU", s.groups.waits())
 		s.groups.close()
 	}
 	os.RemoveAll(w.dir)
