@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // Process is one process that /proc shows. The time at which it started tells
@@ -55,13 +56,18 @@ func (p Process) ours() bool {
 	if p.runs(program("solojob")) || p.runs(program("actor")) {
 		return true
 	}
-	return slices.ContainsFunc(p.environ(), func(v string) bool { return strings.HasPrefix(v, markPrefix()) })
+	environ := p.environ()
+	for tries := 0; len(environ) == 1 && tries < 20; tries++ { // it is just executing a program
+		time.Sleep(time.Millisecond)
+		environ = p.environ()
+	}
+	return slices.ContainsFunc(environ, func(v string) bool { return strings.HasPrefix(v, markPrefix()) })
 }
 
 // markPrefix begins the mark of each world of this process.
 func markPrefix() string { return fmt.Sprintf("TORTURE_WORLD=%d-", os.Getpid()) }
 
-// environ is empty if the process ends just now.
+// environ is one empty text if the process ends just now.
 func (p Process) environ() []string {
 	environ, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", p.pid))
 	return strings.Split(string(environ), "\x00")

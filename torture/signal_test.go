@@ -72,12 +72,18 @@ func killTask(_ *Chaos, s *Slot) func() {
 }
 
 // killAll freezes everything first, so that nothing acts on the death of the
-// rest and nothing new is started.
+// rest. What was started all the same is killed by its mark: outside a PID
+// namespace nobody else would do it when both keepers are dead.
 func (t *Task) killAll() {
 	t.killed.Store(true)
 	t.stopped(true)
 	everything := t.freeze()
 	signalEach(everything, syscall.SIGKILL)
+	until(patience, func() bool {
+		left := marked(taskVariable + t.name)
+		signalEach(left, syscall.SIGKILL)
+		return len(left) == 0
+	})
 	t.stopped(false)
 }
 

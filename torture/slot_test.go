@@ -152,11 +152,14 @@ func (s *Slot) environ(t *Task) []string {
 		"SOLOJOB_KILL_MARGIN=" + killMargin.String(), "SOLOJOB_STOP_GRACE=" + stopGrace.String(),
 		"SOLOJOB_LOG_FORMAT=json",
 		wallVariable + "=" + s.wall,
-		"TORTURE_RECORDER=" + w.recorder.socket(), "TORTURE_TASK=" + t.name, w.mark(),
+		"TORTURE_RECORDER=" + w.recorder.socket(), taskVariable + t.name, w.mark(),
 		"TORTURE_JOB=" + w.kind.mode(),
 	}
 	return append(env, w.kind.settings...)
 }
+
+// taskVariable marks each process of a task but the supervisors.
+const taskVariable = "TORTURE_TASK="
 
 // Task is one process of the built binary, and what hangs on it.
 type Task struct {
@@ -225,7 +228,7 @@ func (t *Task) start(random *rand.Rand) error {
 		groups = s.groups.starved
 		env = append(env, "TORTURE_BUSY=1")
 		s.world.count("fault: starved task")
-	case n == 2 && s.groups.narrow != "":
+	case n < 4 && s.groups.narrow != "":
 		groups = s.groups.narrow
 		env = append(env, "TORTURE_HUNGRY=1")
 		s.world.count("fault: hungry task")
