@@ -22,9 +22,10 @@ type Recorder struct {
 	listener *net.UnixListener
 
 	mu       sync.Mutex
-	lives    []*Life // those that are not known to be over
-	launched int64   // the highest FENCE of any launch
-	written  int64   // the highest FENCE that has written: what a fenced store remembers
+	lives    []*Life          // those that are not known to be over
+	launched int64            // the highest FENCE of any launch
+	launchAt boottime.Instant // when that was
+	written  int64            // the highest FENCE that has written: what a fenced store remembers
 	newest   boottime.Instant
 }
 
@@ -131,7 +132,7 @@ func (r *Recorder) begin(conn *net.UnixConn, said report) *Life {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, other := range r.lives {
-		if other.dead() {
+		if other.dead() || l.dead() { // a hello that is read late says nothing of now
 			continue
 		}
 		stale := other // of two, the one that should not be there
@@ -144,11 +145,13 @@ func (r *Recorder) begin(conn *net.UnixConn, said report) *Life {
 			w.violate("overlap", "%v began while %v was alive", l, other)
 		}
 	}
-	if l.fence <= r.launched && !l.task.excused() {
+	if l.fence <= r.launched && l.started > r.launchAt && !l.task.excused() {
 		w.violate("order of FENCE", "%v began after one with FENCE %d", l, r.launched)
 	}
 	w.ticks.started(l)
-	r.launched = max(r.launched, l.fence)
+	if l.fence > r.launched {
+		r.launched, r.launchAt = l.fence, l.started
+	}
 	r.lives = append(r.lives, l)
 	return l
 }

@@ -16,8 +16,8 @@ type Ticks struct {
 	world *World
 
 	mu      sync.Mutex
-	done    map[string]bool // recorded in the row as ended with 0
-	starts  map[string]int  // lives
+	done    map[string]int64 // recorded in the row as ended with 0, and the fence of that run
+	starts  map[string]int   // lives
 	claims  map[string]int
 	told    map[string]bool // reported as missed or skipped
 	decided []decision
@@ -51,7 +51,7 @@ const attempts = 3
 const early = 3500 * time.Millisecond
 
 func newTicks(w *World) *Ticks {
-	return &Ticks{world: w, done: map[string]bool{}, starts: map[string]int{}, claims: map[string]int{}, told: map[string]bool{}, ended: map[string]*Life{}}
+	return &Ticks{world: w, done: map[string]int64{}, starts: map[string]int{}, claims: map[string]int{}, told: map[string]bool{}, ended: map[string]*Life{}}
 }
 
 // written is called with the store's lock held, for each write of the row.
@@ -65,7 +65,7 @@ func (k *Ticks) written(kind Kind, before, after Row) {
 		k.world.violate("ticks go back", "from %v to %v", before, after)
 	}
 	if after.State == "done" && before.State != "done" {
-		k.done[after.Tick] = true
+		k.done[after.Tick] = after.Fence
 		k.world.count("ticks done")
 	}
 	k.interrupted(kind, before, after)
@@ -127,7 +127,7 @@ func (k *Ticks) claimed(before, after Row) {
 	if w.kind.atMostOnce {
 		w.violate("at most once", "%s was claimed again", after.Tick)
 	}
-	if k.done[after.Tick] {
+	if k.done[after.Tick] > 0 {
 		w.violate("tick twice", "%s was claimed again, though the row had it as done", after.Tick)
 	}
 	if l := k.ended[after.Tick]; l != nil && l.owner == after.Owner && l.fence >= k.term && !l.task.touched.Load() {
@@ -156,7 +156,8 @@ func (k *Ticks) started(l *Life) {
 	defer k.mu.Unlock()
 	k.starts[l.tick]++
 	w := k.world
-	if k.done[l.tick] {
+	// The hello of a short run may be read after its end was written.
+	if fence := k.done[l.tick]; fence > 0 && l.fence > fence {
 		w.violate("tick twice", "%v runs %s, which the row has as done", l, l.tick)
 	}
 	if w.kind.atMostOnce && k.starts[l.tick] > 1 {
