@@ -1,5 +1,7 @@
 /*
- * The lease protocol of package leader, as a model for spin. Run ./check.
+ * The lease protocol of package leader, as a model for spin: one job at a time,
+ * fences that only grow, and, with -DPROGRESS, a lease that is taken again when
+ * the faults are over. Run ./check.
  *
  * What is in it: acquire, renew, claim, release, expiry, a row that somebody
  * deletes; messages that are lost, late, or arrive twice; replies that are lost;
@@ -29,6 +31,39 @@
 #define OTHERS BEATS   /* and how many each of the others */
 #endif
 #define may(i) (i == 0 -> BEATS : OTHERS)
+
+/* Progress (-DPROGRESS): at any instant the faults may end. Messages then arrive
+ * and are answered, whoever has something to do does it before the clock moves
+ * on, and nobody claims or releases; only one task may be paused for good, the
+ * holder or another. Within PATIENCE ticks a task must have launched its job or
+ * renewed. That it comes to that is an assertion on the ticks and on the writes;
+ * whatever gets stuck before is an invalid end state. */
+#ifdef PROGRESS
+#ifndef PATIENCE
+#define PATIENCE (WAIT + 1)   /* the row may have changed just after a look */
+#endif
+#define CALM_WRITES 4
+bool calm = false;     /* the faults are over */
+bool good = false;     /* and the lease is held */
+byte paused = N;        /* nobody */
+bool looked[N];        /* at this tick */
+byte quiet = 0;        /* ticks since the faults ended */
+#define is(i, s) (task[i].state == s && i != paused && !good)
+#define mayWrite(i) (calm || task[i].n < may(i))
+#define mayFence(f) (calm || bounded(f))
+#define mayLook(i) (!calm || !looked[i])
+#define hasLooked(i) (!calm || looked[i])
+#define patient(i) (calm && underWay(i))
+#else
+#define calm false
+#define good false
+#define is(i, s) (task[i].state == s)
+#define mayWrite(i) (task[i].n < may(i))
+#define mayFence(f) bounded(f)
+#define mayLook(i) true
+#define hasLooked(i) true
+#define patient(i) false
+#endif
 #ifndef LATE
 #define LATE 1         /* messages of a task that may be under way at once */
 #endif
@@ -109,6 +144,14 @@ mtype = { nothing, ok, refused };
 mtype reply[N];
 
 #define AT(i, k) ((i) * LATE + (k))
+#define waitsFor(i, k) (msg[AT(i, k)].kind != none && msg[AT(i, k)].beat == task[i].opBeat)
+#define underWay(i) (task[i].opBeat > 0 && (waitsFor(i, 0) || waitsFor(i, LATE - 1)))
+#define quietRoad(i) (msg[AT(i, 0)].kind == none && msg[AT(i, LATE - 1)].kind == none)
+#if N == 2
+#define emptyRoad (quietRoad(0) && quietRoad(1))
+#else
+#define emptyRoad (quietRoad(0) && quietRoad(1) && quietRoad(2))
+#endif
 #define older(m, i) (beatOf != i || beat < msg[m].beat)
 
 inline condition(m, i, holds) {
@@ -133,6 +176,11 @@ inline condition(m, i, holds) {
 		holds = exists && owner == i && fence == msg[m].fence && older(m, i)
 #endif
 	fi
+}
+
+inline drop(m) {
+	msg[m].kind = none; msg[m].beat = 0; msg[m].fence = 0; msg[m].create = false; msg[m].repeats = false;
+	msg[m].wantOf = 0; msg[m].wantBeat = 0; msg[m].wantFence = 0; msg[m].wantOwner = 0
 }
 
 /* The store applies a message, or refuses it. */
@@ -164,21 +212,23 @@ inline deliver(m, i) {
 		if
 		:: holds -> reply[i] = ok
 		:: !holds -> reply[i] = refused
-		:: true  /* lost */
+		:: !calm  /* lost */
 		fi
 	:: else
 	fi;
 	if
 	:: msg[m].repeats -> msg[m].repeats = false
 	:: else ->
-		msg[m].kind = none; msg[m].beat = 0; msg[m].fence = 0; msg[m].create = false;
-		msg[m].wantOf = 0; msg[m].wantBeat = 0; msg[m].wantFence = 0; msg[m].wantOwner = 0
+		drop(m)
 	fi;
 	holds = false
 }
 
 /* A task sends a write. Every one has a beat of its own. */
 inline send(i, k, what) {
+#ifdef PROGRESS
+	assert(task[i].n < may(i) + CALM_WRITES);
+#endif
 #if defined(SHARED_BEAT)
 	if
 	:: what == renew && task[i].n > 0 -> skip   /* a retry with the beat of the last */
@@ -202,11 +252,18 @@ inline send(i, k, what) {
 /* What a standby sees when it looks. A read that shows an older row is a look
  * that came earlier: nothing in the protocol depends on its being fresh. */
 inline look(i) {
+#ifdef PROGRESS
+	looked[i] = calm;
+#endif
 	if
 	:: exists ->
 		if
+#if defined(TIMED_FROM_LAST_LOOK)
+		:: true -> task[i].seenAge = 0
+#else
 		:: !task[i].seen || task[i].gone || task[i].seenOf != beatOf || task[i].seenBeat != beat ->
 			task[i].seenAge = 0
+#endif
 		:: else
 		fi;
 		task[i].seen = true; task[i].gone = false; task[i].lastAge = 0;
@@ -230,7 +287,12 @@ inline look(i) {
 
 #define room(i) (msg[AT(i, 0)].kind == none || msg[AT(i, LATE - 1)].kind == none)
 #define slot(i) (msg[AT(i, 0)].kind == none -> 0 : LATE - 1)
-#define mayAcquire(i) (!task[i].seen || (!task[i].gone && !task[i].low && (task[i].seenOwner == NOBODY || task[i].seenOwner == i)) || task[i].seenAge >= WAIT)
+#if defined(GONE_FOR_GOOD)
+#define overdue(i) (task[i].seenAge >= WAIT && !task[i].gone)
+#else
+#define overdue(i) (task[i].seenAge >= WAIT)
+#endif
+#define mayAcquire(i) (!task[i].seen || (!task[i].gone && !task[i].low && (task[i].seenOwner == NOBODY || task[i].seenOwner == i)) || overdue(i))
 
 #if defined(NO_RECHECK)
 #define inTime(i) true
@@ -244,6 +306,36 @@ inline forget(i) {
 	task[i].seenOf = NOBODY; task[i].seenBeat = 0; task[i].seenOwner = N + 1; task[i].seenFence = 0
 }
 
+/* With progress, a run ends here, and all runs in the same state. */
+inline allIsWell() {
+#ifdef PROGRESS
+	if
+	:: calm ->
+		good = true; paused = N; quiet = 0;
+		exists = false; owner = 0; fence = 0; beatOf = 0; beat = 0; highest = 0; launched = 0; deletedOnce = false;
+		s = 0;
+		do
+		:: s < N ->
+			looked[s] = false; reply[s] = nothing;
+			task[s].state = standing; task[s].n = 0; task[s].mine = 0; task[s].known = 0; task[s].sentAge = 0; task[s].opAge = 0;
+			task[s].opBeat = 0; task[s].job = false; task[s].seen = false; task[s].gone = false; task[s].low = false;
+			task[s].seenOf = 0; task[s].seenBeat = 0; task[s].seenOwner = 0; task[s].seenFence = 0; task[s].seenAge = 0;
+			s++
+		:: else -> break
+		od;
+		s = 0;
+		do
+		:: s < N * LATE -> drop(s); s++
+		:: else -> break
+		od;
+		s = 0
+	:: else
+	fi
+#else
+	skip
+#endif
+}
+
 inline launch(i) {
 	/* P2, in this order: above all that was launched, and nothing above it handed out. */
 	assert(task[i].mine > launched && task[i].mine >= highest);
@@ -253,7 +345,8 @@ inline launch(i) {
 	lastTo = i;
 #endif
 	launched = task[i].mine;
-	task[i].job = true
+	task[i].job = true;
+	allIsWell()
 }
 
 /* Its deadline has come: the job is killed before anything else happens. */
@@ -266,6 +359,9 @@ inline lose(i) {
 }
 
 inline standBy(i) {
+#ifdef PROGRESS
+	looked[i] = false;
+#endif
 	task[i].state = standing; task[i].opBeat = 0; task[i].mine = 0; reply[i] = nothing;
 	task[i].sentAge = 0; task[i].opAge = 0
 }
@@ -274,9 +370,9 @@ proctype Contender(byte i) {
 	byte s = 0;
 	do
 	/* Standing by. */
-	:: atomic { task[i].state == standing ->
+	:: atomic { is(i, standing) && mayLook(i) ->
 		look(i) }
-	:: atomic { task[i].state == standing && task[i].n < may(i) && room(i) && mayAcquire(i) && bounded(task[i].known) && !task[i].job ->
+	:: atomic { is(i, standing) && hasLooked(i) && mayWrite(i) && room(i) && mayAcquire(i) && mayFence(task[i].known) && !task[i].job ->
 		/* One more than was seen; after a deletion, above all that is remembered. */
 		task[i].mine = (task[i].gone || task[i].low -> task[i].known + JUMP : (task[i].seen -> task[i].seenFence : 0) + 1);
 		s = slot(i);
@@ -286,7 +382,7 @@ proctype Contender(byte i) {
 		task[i].state = competing;
 		send(i, s, acquire); s = 0 }
 	/* Competing. */
-	:: atomic { task[i].state == competing && reply[i] == ok ->
+	:: atomic { is(i, competing) && reply[i] == ok ->
 		if
 		:: inTime(i) ->
 #if defined(DEADLINE_FROM_REPLY)
@@ -301,22 +397,23 @@ proctype Contender(byte i) {
 			launch(i)
 		:: else -> lose(i)
 		fi }
-	:: atomic { task[i].state == competing && (reply[i] == refused || reply[i] == nothing) ->
+	:: atomic { is(i, competing) && (reply[i] == refused || (reply[i] == nothing && !patient(i))) ->
 		standBy(i) }      /* refused, or given up: a late reply is ignored */
 	/* Holding. */
-	:: atomic { task[i].state == holding && task[i].opBeat == 0 && task[i].n < may(i) && room(i) ->
+	:: atomic { is(i, holding) && task[i].opBeat == 0 && mayWrite(i) && room(i) ->
 		s = slot(i); send(i, s, renew); s = 0 }
-	:: atomic { task[i].state == holding && task[i].opBeat == 0 && task[i].n < may(i) && msg[AT(i, LATE - 1)].kind == none && bounded(task[i].mine) ->
+	:: atomic { is(i, holding) && !calm && task[i].opBeat == 0 && mayWrite(i) && msg[AT(i, LATE - 1)].kind == none && bounded(task[i].mine) ->
 		task[i].job = false;    /* it ended, another is to be launched */
 		s = slot(i); send(i, s, claim); s = 0 }
-	:: atomic { task[i].state == holding && reply[i] == ok && task[i].job ->
+	:: atomic { is(i, holding) && reply[i] == ok && task[i].job ->
 #if defined(DEADLINE_FROM_REPLY)
 		task[i].sentAge = 0;
 #else
 		task[i].sentAge = (task[i].opAge < task[i].sentAge -> task[i].opAge : task[i].sentAge);
 #endif
-		task[i].opBeat = 0; task[i].opAge = 0; reply[i] = nothing }
-	:: atomic { task[i].state == holding && reply[i] == ok && !task[i].job -> /* a claim */
+		task[i].opBeat = 0; task[i].opAge = 0; reply[i] = nothing;
+		allIsWell() }
+	:: atomic { is(i, holding) && reply[i] == ok && !task[i].job -> /* a claim */
 #if defined(DEADLINE_FROM_REPLY)
 		task[i].sentAge = 0;
 #else
@@ -328,12 +425,12 @@ proctype Contender(byte i) {
 		:: task[i].sentAge < LEASE -> launch(i)
 		:: else -> lose(i)
 		fi }
-	:: atomic { task[i].state == holding && reply[i] == refused ->
+	:: atomic { is(i, holding) && reply[i] == refused ->
 		if
 		:: exists && owner == i && fence == task[i].mine && task[i].job -> task[i].opBeat = 0; task[i].opAge = 0; reply[i] = nothing  /* an older one came later */
 		:: else -> lose(i)
 		fi }
-	:: atomic { task[i].state == holding && task[i].opBeat > 0 && reply[i] == nothing ->
+	:: atomic { is(i, holding) && task[i].opBeat > 0 && reply[i] == nothing && !patient(i) ->
 		/* no reply. A renewal may have been applied; a claim that may have been
 		   is dropped, and the term with it, so as not to model its recognition. */
 		if
@@ -349,20 +446,21 @@ proctype Contender(byte i) {
 		:: else -> lose(i)
 		fi }
 	/* It is told to stop, or its job has ended: the job dies, then the release. */
-	:: atomic { task[i].state == holding && task[i].n < may(i) && room(i) ->
+	:: atomic { is(i, holding) && !calm && mayWrite(i) && room(i) ->
 #if !defined(RELEASE_BEFORE_DEATH)
 		task[i].job = false;
 #endif
 		task[i].state = releasing;
 		s = slot(i); send(i, s, release); s = 0 }
-	:: atomic { task[i].state == releasing ->
+	:: atomic { is(i, releasing) ->
 		/* answered, or not: it goes on as a standby either way */
 		standBy(i) }
-	:: atomic { task[i].state == lost ->
+	:: atomic { is(i, lost) ->
 		standBy(i) }
 #if defined(RELEASE_BEFORE_DEATH)
 	:: atomic { task[i].job && task[i].state != holding -> task[i].job = false }
 #endif
+	:: good -> break
 	od
 }
 
@@ -371,30 +469,41 @@ proctype Network() {
 	bool holds = false;
 	byte i, k;
 	do
-	:: atomic {
+	:: atomic { !good && !emptyRoad ->
 		select (i : 0 .. N - 1);
 		select (k : 0 .. LATE - 1);
 		if
 		:: msg[AT(i, k)].kind != none -> deliver(AT(i, k), i)
-		:: msg[AT(i, k)].kind != none ->
-			msg[AT(i, k)].kind = none; msg[AT(i, k)].beat = 0; msg[AT(i, k)].fence = 0; msg[AT(i, k)].create = false;
-			msg[AT(i, k)].wantOf = 0; msg[AT(i, k)].wantBeat = 0; msg[AT(i, k)].wantFence = 0; msg[AT(i, k)].wantOwner = 0;
-			msg[AT(i, k)].repeats = false
+		:: !calm && msg[AT(i, k)].kind != none ->
+			drop(AT(i, k))
 		:: else
 		fi;
 		i = 0; k = 0 }
+	:: good -> break
 	od
 }
 
 #define creating(i) (msg[AT(i, 0)].create || msg[AT(i, LATE - 1)].create)
 #define older1(a) a = (a < CAP -> a + 1 : CAP)
 
+#ifdef PROGRESS
+/* In calm, time waits for whoever has something to do. */
+#define idle(i) (i == paused || (task[i].state == standing && looked[i] && !mayAcquire(i)))
+#if N == 2
+#define mayTick (!good && (!calm || (emptyRoad && idle(0) && idle(1))))
+#else
+#define mayTick (!good && (!calm || (emptyRoad && idle(0) && idle(1) && idle(2))))
+#endif
+#else
+#define mayTick true
+#endif
+
 /* Time passes for all. A holder whose deadline comes kills its job then: its
  * supervisor sees to it, also while the agent is paused. */
 proctype Clock() {
 	byte i;
 	do
-	:: atomic {
+	:: atomic { mayTick ->
 		i = 0;
 		do
 		:: i < N ->
@@ -418,12 +527,27 @@ proctype Clock() {
 			:: task[i].state == holding && task[i].sentAge >= LEASE -> lose(i)
 			:: else
 			fi;
+#ifdef PROGRESS
+			looked[i] = false;
+#endif
 			i++
 		:: else -> break
 		od;
+#ifdef PROGRESS
+		if
+		:: calm -> quiet++; assert(quiet <= PATIENCE)
+		:: else
+		fi;
+#endif
 		i = 0 }
+#ifdef PROGRESS
+	:: atomic { !calm ->
+		calm = true;
+		select (paused : 0 .. NOBODY) }
+#endif
+	:: good -> break
 #ifdef DELETIONS
-	:: atomic { exists && !deletedOnce && task[0].seen && task[1].seen && task[N - 1].seen && !creating(0) && !creating(1) && !creating(N - 1) ->
+	:: atomic { !calm && exists && !deletedOnce && task[0].seen && task[1].seen && task[N - 1].seen && !creating(0) && !creating(1) && !creating(N - 1) ->
 		/* by hand, and only when every task has seen the row, and no message is
 		   under way of one that had not: those can't know, and are the exception
 		   that the contract names */
@@ -435,6 +559,13 @@ proctype Clock() {
 init {
 	atomic {
 		byte i = 0;
+		do
+		:: i < N * LATE ->
+			msg[i].kind = none;  /* of an mtype no value is 0 */
+			i++
+		:: else -> break
+		od;
+		i = 0;
 		do
 		:: i < N ->
 			task[i].state = standing; task[i].seenOf = NOBODY; task[i].seenOwner = NOBODY; reply[i] = nothing;
