@@ -20,6 +20,8 @@ var rowAttributes = []string{
 func FuzzRow(f *testing.F) {
 	f.Add(uint64(0), uint64(0), "ecs1/n1", "17", "n1-0000000000000001", "30000")
 	f.Add(uint64(1<<2), uint64(0), "", "9223372036854775807", "", "-1")
+	f.Add(uint64(0), uint64(0), "", "9223372036854775807", "n1-0000000000000001", "30000")
+	f.Add(uint64(0), uint64(0), "", "9007199254740993", "n1-0000000000000001", "30000")
 	f.Add(uint64(0), uint64(0b1111), "x", "1e3", "b", "99999999999999999999")
 	f.Add(^uint64(0), uint64(0), strings.Repeat("o", 4096), "NaN", "\x00", "0.5")
 	f.Fuzz(func(t *testing.T, missing, wrong uint64, owner, fence, beat, lease string) {
@@ -57,7 +59,7 @@ func FuzzRow(f *testing.F) {
 			}
 			return
 		}
-		if row.Fence < 0 || row.Lease < 0 || row.Beat != "" && row.Owner != "" && (row.Lease == 0 || row.Lease > maxLease) {
+		if row.Fence < 0 || row.Fence > maxFence || row.Lease < 0 || row.Beat != "" && row.Owner != "" && (row.Lease == 0 || row.Lease > maxLease) {
 			t.Fatalf("accepted: %+v", row)
 		}
 		for i, name := range rowAttributes {

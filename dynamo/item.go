@@ -16,6 +16,11 @@ import (
 // keep the standbys waiting for years without a word.
 const maxLease = 24 * time.Hour
 
+// maxFence is the largest fence that a row may carry: exact in every JSON parser,
+// and so far from the end of the int64 that no fence after it can be a negative
+// one. No lease that is used as it is meant comes near it.
+const maxFence = 1 << 53
+
 // parseRow reads the lease item. A row whose attributes are missing, of another
 // type or out of range is an error that names them all: nobody may act on a
 // guess of what it meant.
@@ -51,6 +56,9 @@ func parseRow(item map[string]types.AttributeValue) (*leader.Row, error) {
 	if _, ok := item["exit_code"]; ok {
 		code := int(p.number("exit_code"))
 		row.Record.ExitCode = &code
+	}
+	if row.Fence > maxFence {
+		p.fault("fence", fmt.Sprintf("is greater than %d, the largest that there may be", maxFence))
 	}
 	if row.Beat != "" {
 		if _, ok := item["fence"]; !ok {
