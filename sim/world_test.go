@@ -45,7 +45,10 @@ const calmLeases = 7
 const patience = 30 * time.Second
 
 // simulate runs a plan in a bubble of synctest, and returns its history.
-func simulate(p *plan) *history {
+func simulate(p *plan) *history { return newWorld(p).run() }
+
+// newWorld is a world in which nothing has happened yet.
+func newWorld(p *plan) *world {
 	w := &world{plan: p, history: newHistory(), poke: make(chan struct{}, 1), undo: map[int]func(){}}
 	w.promises = newPromises(w)
 	w.store = &store{w: w}
@@ -53,7 +56,6 @@ func simulate(p *plan) *history {
 	if p.before > 0 {
 		w.store.row = oldRow(p)
 	}
-	begin := time.Now()
 	for i := range p.tasks {
 		w.at(between(stream(p.seed, "begin"), 0, time.Duration(i)*2*time.Second), func() { w.start() })
 	}
@@ -62,7 +64,13 @@ func simulate(p *plan) *history {
 			w.at(f.at, func() { w.strike(f) })
 		}
 	}
-	w.direct(begin.Add(p.horizon))
+	return w
+}
+
+// run lets it all happen.
+func (w *world) run() *history {
+	p := w.plan
+	w.direct(time.Now().Add(p.horizon))
 	w.settle()
 	calm := time.Now()
 	length := p.calm
