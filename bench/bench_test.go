@@ -83,7 +83,7 @@ func TestTheDocumentHasAPlaceForEachTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, id := range []string{"machine", "start", "handover", "takeover", "kill", "size", "memory", "idle", "ticks"} {
+	for _, id := range []string{"machine", "start", "handover", "takeover", "kill", "size", "memory", "idle", "ticks", "endurance"} {
 		if _, err := replaced(string(document), table{ID: id, Header: []string{""}}); err != nil {
 			t.Error(err)
 		}
@@ -92,7 +92,7 @@ func TestTheDocumentHasAPlaceForEachTable(t *testing.T) {
 
 // A wrong command line is refused before anything is started.
 func TestWrongFlagsAreRefused(t *testing.T) {
-	for _, args := range [][]string{{"-only", "nothing"}, {"-n", "0"}, {"-idle", "0s"}, {"stray"}} {
+	for _, args := range [][]string{{"-only", "nothing"}, {"-n", "0"}, {"-idle", "0s"}, {"-endurance", "0s"}, {"stray"}} {
 		if _, err := parse(args); err == nil {
 			t.Errorf("%v was accepted", args)
 		}
@@ -155,6 +155,41 @@ func TestAHandoverIsMeasured(t *testing.T) {
 		tables, err := measure()
 		if err != nil || len(tables) != 1 || tables[0].ID != name || tables[0].Rows[0][1] != "2" {
 			t.Errorf("%s: %+v, %v", name, tables, err)
+		}
+	}
+}
+
+// Busy agents keep their descriptors and leave no zombies, for a few seconds;
+// `go run ./bench -only endurance` watches for an hour, and memory too.
+func TestBusyAgentsLeaveNothingOver(t *testing.T) {
+	s, err := newStage(t.Context())
+	if s != nil {
+		defer s.close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	tables, err := endurance(t.Context(), s, options{endurance: 8 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if note := tables[0].Note; strings.Contains(note, "descriptors") || strings.Contains(note, "zombies") || len(tables[0].Rows) != periods {
+		t.Errorf("%s\n%s", note, tables[0].markdown())
+	}
+}
+
+// What rises is named, and what swings is not.
+func TestWhatRisesIsNamed(t *testing.T) {
+	before := [2]look{{agentRSS: 20e6, agentFDs: 20, agentThreads: 24, supervisorRSS: 9e6}, {agentRSS: 20e6}}
+	swung, leaked := before, before
+	swung[0].agentRSS, swung[0].agentFDs, swung[0].supervisorRSS = 24e6, 22, 13e6
+	if got := verdict(before, swung); got != nothingRose {
+		t.Errorf("of what swings it says: %s", got)
+	}
+	leaked[0].agentFDs, leaked[1].agentRSS, leaked[1].zombies = 80, 40e6, 1
+	for _, what := range []string{"the holder's descriptors from 20 to 80", "the standby's memory", "the standby's zombies from 0 to 1"} {
+		if got := verdict(before, leaked); !strings.Contains(got, what) {
+			t.Errorf("it does not name %q: %s", what, got)
 		}
 	}
 }

@@ -4,6 +4,7 @@
 //	go run ./bench                               # everything, some 45 minutes
 //	go run ./bench -only handover,size -n 10     # parts of it
 //	go run ./bench -write docs/BENCHMARKS.md     # into the document, between its markers
+//	go run ./bench -only endurance               # an hour: whether anything adds up
 //
 // It builds the binary as it is released, runs it as real processes against the
 // in-memory store on the loopback interface, and leaves nothing behind. Every

@@ -25,6 +25,8 @@ type options struct {
 	idle    time.Duration // how long agents are watched that do nothing
 	nice    int           // of this program, and so of all that it starts
 	write   string        // the document, "" for none
+
+	endurance time.Duration // how long agents are watched that do a lot
 }
 
 // part is one thing that is measured.
@@ -33,10 +35,14 @@ type part struct {
 	measure func(context.Context, *stage, options) ([]table, error)
 }
 
+// byHand is the part that is not measured unless it is asked for: it takes an
+// hour.
+const byHand = "endurance"
+
 func parts() []part {
 	return []part{
 		{"start", starts}, {"handover", handovers}, {"takeover", takeovers}, {"kill", kills},
-		{"size", size}, {"idle", idle}, {"ticks", ticks},
+		{"size", size}, {"idle", idle}, {"ticks", ticks}, {byHand, endurance},
 	}
 }
 
@@ -56,18 +62,20 @@ func parse(args []string) (options, error) {
 		names = append(names, p.name)
 	}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
-	only := flags.String("only", strings.Join(names, ","), "the `parts` to measure")
+	usual := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == byHand })
+	only := flags.String("only", strings.Join(usual, ","), "the `parts` to measure; "+byHand+" is one more, for by hand")
 	flags.IntVar(&o.rounds, "n", 50, "rounds of each start, handover and takeover")
 	flags.IntVar(&o.kills, "kills", 10, "rounds of each size of process tree")
 	flags.IntVar(&o.ticks, "ticks", 1000, "ticks of each scheduler; a thousand take 34 minutes")
 	flags.IntVar(&o.abreast, "abreast", 1, "schedules of each scheduler, and leases of handover and takeover, at the same time: faster, and less exact where cores are few")
 	flags.DurationVar(&o.idle, "idle", 2*time.Minute, "how long idle agents are watched")
+	flags.DurationVar(&o.endurance, "endurance", time.Hour, "how long busy agents are watched, by -only "+byHand)
 	flags.IntVar(&o.nice, "nice", 0, "the nice `value` to run everything at; one below 0 (as root) where others use the machine")
 	flags.StringVar(&o.write, "write", "", "the `file` whose tables are replaced, between <!-- bench:NAME --> and <!-- /bench:NAME -->")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
-	if flags.NArg() > 0 || o.rounds < 1 || o.kills < 1 || o.ticks < 1 || o.abreast < 1 || o.idle <= 0 {
+	if flags.NArg() > 0 || o.rounds < 1 || o.kills < 1 || o.ticks < 1 || o.abreast < 1 || o.idle <= 0 || o.endurance <= 0 {
 		return o, errors.New("no arguments, and every number at least 1")
 	}
 	o.only = strings.Split(*only, ",")
