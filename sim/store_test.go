@@ -51,6 +51,9 @@ type request struct {
 	when  time.Time
 	seen  *leader.Row   // what an acquisition demands to see
 	claim *leader.Claim // what a claim claims
+	by    string        // the owner that a write's condition demands, but an acquisition's
+	fence int64         // and the fence
+	deed  *deed         // for the history of the register; nil if nobody keeps it
 }
 
 // trip is what becomes of one request.
@@ -151,6 +154,7 @@ func (d *door) do(ctx context.Context, q request, apply func() (*leader.Row, err
 	t := d.trip()
 	d.w.promises.sending(d.t, q)
 	d.note(q, t)
+	q.deed = d.w.register.begin(q)
 	came := make(chan answer, 1)
 	d.travelling.Go(func() {
 		time.Sleep(t.there)
@@ -200,6 +204,7 @@ func (d *door) do(ctx context.Context, q request, apply func() (*leader.Row, err
 	case errors.As(a.err, &failed) && failed.Row != nil:
 		d.t.sawRow(failed.Row)
 	}
+	q.deed.end(a)
 	return a.row, a.err
 }
 
@@ -272,6 +277,7 @@ func show(r *leader.Row) string {
 // wrote keeps the row before the write, and shows both to the observer.
 func (d *door) wrote(q request, before *leader.Row) {
 	d.remember(before)
+	q.deed.applied(d.row)
 	d.w.history.add(d.t.name, "%s %s applied, sent %s ago: %s", q.op, q.beat, time.Since(q.when).Round(time.Millisecond), show(d.row))
 	d.w.promises.applied(d.t, q, before, d.snapshot())
 }
@@ -342,7 +348,7 @@ func (d *door) Renew(ctx context.Context, r leader.Renewal) (*leader.Row, error)
 	if r.Claim != nil {
 		op = "claim"
 	}
-	return d.do(ctx, request{op: op, beat: r.Beat, claim: r.Claim}, func() (*leader.Row, error) {
+	return d.do(ctx, request{op: op, beat: r.Beat, claim: r.Claim, by: r.Owner, fence: r.Fence}, func() (*leader.Row, error) {
 		if !d.isHeld(r.Owner, r.Fence, r.Beat) {
 			return d.refuse()
 		}
@@ -398,7 +404,7 @@ func merged(row, r leader.Record) leader.Record {
 
 // Release is part of leader.Store.
 func (d *door) Release(ctx context.Context, r leader.Release) (*leader.Row, error) {
-	return d.do(ctx, request{op: "release", beat: r.Beat}, func() (*leader.Row, error) {
+	return d.do(ctx, request{op: "release", beat: r.Beat, by: r.Owner, fence: r.Fence}, func() (*leader.Row, error) {
 		if !d.isHeld(r.Owner, r.Fence, r.Beat) {
 			return d.refuse()
 		}

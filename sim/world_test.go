@@ -16,6 +16,7 @@ type world struct {
 	history  *history
 	promises *promises
 	store    *store
+	register *register      // what the tasks saw of the row; nil if nobody looks
 	left     sync.WaitGroup // agents that have not returned
 
 	mu       sync.Mutex
