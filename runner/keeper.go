@@ -69,6 +69,10 @@ func (k *keeper) loop() (int, error) {
 		// Reports first: they may settle what the rest would otherwise judge.
 		if k.guard != nil {
 			k.guard.report.empty(k.hear)
+			if k.guard.report.damaged && !k.guard.killed {
+				k.opts.Log.Error("the supervisor's reports can't be understood: killing it and all that is left of the job")
+				k.guard.kill()
+			}
 		}
 		none := reap(k.note)
 		now := boottime.Now()
@@ -183,30 +187,42 @@ func (k *keeper) startFailed(now boottime.Instant, err error) error {
 	return nil
 }
 
-// hear acts on a report of the supervisor.
-func (k *keeper) hear(f frame) {
+// hear acts on a report of the supervisor. What it does not understand it does
+// not act on at all: least of all does it take a job for dead.
+func (k *keeper) hear(f frame) bool {
 	g := k.guard
 	switch f.kind {
 	case frameReady:
+		if g.ready || !f.body.whole() {
+			return false
+		}
 		g.ready = true
 		k.failures = 0
 		k.startBody()
 	case frameAck:
-		g.heard(f.body.int())
-	case frameStarted:
-		pid := int(f.body.int())
-		k.startedAt = getMoment(&f.body)
-		if k.run != nil && pid > 0 {
-			k.host.begun(k.run, pid)
+		seq := f.body.int()
+		if seq <= g.acked || seq > g.control.seq || !f.body.whole() {
+			return false
 		}
+		g.heard(seq)
+	case frameStarted:
+		pid, at := int(f.body.int()), getMoment(&f.body)
+		if !k.launched || pid <= 0 || !f.body.whole() {
+			return false
+		}
+		k.startedAt = at
+		k.host.begun(k.run, pid)
 	case frameDead:
 		e, ok := decodeEnding(&f.body)
-		if !ok || k.run == nil {
-			return // its death, which follows, is then judged instead
+		if !k.launched || !ok {
+			return false
 		}
 		k.settle(k.resultOf(e))
 		g.kill() // it would exit by itself, unless somebody stops it just now
+	default:
+		return false
 	}
+	return true
 }
 
 func (k *keeper) startBody() {

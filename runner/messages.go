@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"bytes"
 	"syscall"
 	"time"
 
@@ -30,7 +31,9 @@ func (o *order) encode() []byte {
 	return b
 }
 
+// decodeOrder refuses what encode would have written differently.
 func decodeOrder(b *body) (o order, ok bool) {
+	written := b.rest
 	o.path = b.string()
 	o.command = b.strings()
 	o.env = b.strings()
@@ -40,7 +43,7 @@ func decodeOrder(b *body) (o order, ok bool) {
 	o.timeout = time.Duration(b.int())
 	o.stopGrace = time.Duration(b.int())
 	o.stopSignal = syscall.Signal(b.int())
-	return o, !b.short
+	return o, b.whole() && bytes.Equal(o.encode(), written)
 }
 
 // ending is the body of the report that every process of the run is dead, or
@@ -65,7 +68,9 @@ func (e *ending) encode() []byte {
 	return putString(b, string(e.reason))
 }
 
+// decodeEnding refuses what encode would have written differently.
 func decodeEnding(b *body) (e ending, ok bool) {
+	written := b.rest
 	e.launched = b.int() != 0
 	e.errno = syscall.Errno(b.int())
 	e.status = syscall.WaitStatus(b.int())
@@ -73,7 +78,7 @@ func decodeEnding(b *body) (e ending, ok bool) {
 	e.ended = getMoment(b)
 	e.signalled = b.int() != 0
 	e.reason = Reason(b.string())
-	return e, !b.short
+	return e, b.whole() && bytes.Equal(e.encode(), written)
 }
 
 func flag(b bool) int64 {

@@ -107,14 +107,14 @@ func (s *supervisor) loop() {
 	}
 }
 
-// obey acts on one message of the agent.
-func (s *supervisor) obey(f frame) {
-	s.heard = f.seq
+// obey acts on one message of the agent. What it does not understand it does
+// not act on at all.
+func (s *supervisor) obey(f frame) bool {
 	switch f.kind {
 	case frameLaunch:
 		o, ok := decodeOrder(&f.body)
 		if !ok || s.order != nil {
-			os.Exit(supervisorFailed) // not our agent: what it says can't be trusted
+			return false
 		}
 		s.order = &o
 		s.limits = limits{
@@ -125,16 +125,36 @@ func (s *supervisor) obey(f frame) {
 			stopGrace:  o.stopGrace,
 		}
 	case frameExtend:
-		s.limits.extend(boottime.Instant(f.body.int()))
-	case frameStop:
-		s.do(s.limits.stop(Stopped, boottime.Instant(f.body.int())))
-	case frameKill:
-		s.do(s.limits.kill(Reason(f.body.string())))
-	case frameForward:
-		if s.alive() {
-			signalGroup(s.main, syscall.Signal(f.body.int()))
+		validUntil := boottime.Instant(f.body.int())
+		if !f.body.whole() {
+			return false
 		}
+		s.limits.extend(validUntil)
+	case frameStop:
+		killAt := boottime.Instant(f.body.int())
+		if !f.body.whole() {
+			return false
+		}
+		s.do(s.limits.stop(Stopped, killAt))
+	case frameKill:
+		reason := Reason(f.body.string())
+		if !f.body.whole() {
+			return false
+		}
+		s.do(s.limits.kill(reason))
+	case frameForward:
+		sig := syscall.Signal(f.body.int())
+		if !f.body.whole() {
+			return false
+		}
+		if s.alive() {
+			signalGroup(s.main, sig)
+		}
+	default:
+		return false
 	}
+	s.heard = f.seq
+	return true
 }
 
 // alive reports whether the main process was started and not yet reaped: only

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -27,12 +28,22 @@ const (
 	frameDead    kind = 'd' // ending
 )
 
-// A frame is its length (4 bytes: of all that follows), its kind (1), its
-// sequence number (8), and a body of integers and strings. Strings are bytes
-// with a length: arguments and environment need not be UTF-8.
+// A frame is its length (4 bytes: of all that follows), a checksum of what
+// follows that (4), its kind (1), its sequence number (8), and a body of integers
+// and strings. Strings are bytes with a length: arguments and environment need
+// not be UTF-8.
+//
+// No kernel garbles a pipe. The checksum and the numbers, which have no gaps, are
+// there so that nothing but a whole message of the other process, in its place,
+// can launch a job, move its deadline or confirm its death, whoever got hold of
+// the pipe by mistake.
 const (
 	lengthSize = 4
-	headerSize = lengthSize + 1 + 8
+	sumSize    = 4
+	headerSize = lengthSize + sumSize + 1 + 8
+	// frameLimit is more than a launch can have: execve(2) takes arguments and
+	// environment of 6 MB at most.
+	frameLimit = 8 << 20
 )
 
 type frame struct {
@@ -77,6 +88,9 @@ func (b *body) strings() []string {
 	return out
 }
 
+// whole reports whether a body was read to its end, and not beyond.
+func (b *body) whole() bool { return !b.short && len(b.rest) == 0 }
+
 func putInt(to []byte, v int64) []byte { return binary.LittleEndian.AppendUint64(to, uint64(v)) }
 
 func putString(to []byte, s string) []byte { return append(putInt(to, int64(len(s))), s...) }
@@ -101,12 +115,19 @@ type outbox struct {
 // put queues a frame and returns its sequence number. Call flush to send it.
 func (o *outbox) put(k kind, body []byte) int64 {
 	o.seq++
+	start := len(o.queued)
 	o.queued = binary.LittleEndian.AppendUint32(o.queued, uint32(headerSize-lengthSize+len(body)))
+	o.queued = append(o.queued, 0, 0, 0, 0) // the checksum's place
 	o.queued = append(o.queued, byte(k))
 	o.queued = putInt(o.queued, o.seq)
 	o.queued = append(o.queued, body...)
+	written := o.queued[start:]
+	binary.LittleEndian.PutUint32(written[lengthSize:], sum(written))
 	return o.seq
 }
+
+// sum is the checksum of a frame, of what follows it in there.
+func sum(frame []byte) uint32 { return crc32.ChecksumIEEE(frame[lengthSize+sumSize:]) }
 
 // flush writes what the pipe takes now.
 func (o *outbox) flush() {
@@ -139,14 +160,17 @@ func (o *outbox) poll() unix.PollFd {
 // inbox reads frames from a pipe.
 type inbox struct {
 	fd       int
+	seq      int64 // of the last frame
 	received []byte
 	eof      bool
+	damaged  bool // what came was no message: nothing more is read
 }
 
 // empty reads the pipe until nothing is left in it, and hands each complete
-// frame to handle. It notes an end-of-file in eof. What can't be read or
-// understood counts as one: the other process is not what it should be.
-func (in *inbox) empty(handle func(frame)) {
+// frame to handle, which says whether it understood it. It notes an end-of-file
+// in eof. What can't be read or understood counts as one: the other process is
+// not what it should be.
+func (in *inbox) empty(handle func(frame) bool) {
 	var chunk [16 << 10]byte
 	for !in.eof {
 		n, err := unix.Read(in.fd, chunk[:])
@@ -159,17 +183,21 @@ func (in *inbox) empty(handle func(frame)) {
 			in.eof = true
 			return
 		}
-		in.received = append(in.received, chunk[:n]...)
-		for {
-			f, ok, err := in.next()
-			if err != nil {
-				in.eof = true
-				return
-			}
-			if !ok {
-				break
-			}
-			handle(f)
+		in.take(chunk[:n], handle)
+	}
+}
+
+// take adds what was read to what came before, and hands the frames that are
+// complete now to handle.
+func (in *inbox) take(read []byte, handle func(frame) bool) {
+	in.received = append(in.received, read...)
+	for !in.eof {
+		f, ok, err := in.next()
+		if err == nil && !ok {
+			return
+		}
+		if err != nil || !handle(f) {
+			in.eof, in.damaged, in.received = true, true, nil
 		}
 	}
 }
@@ -180,17 +208,24 @@ func (in *inbox) next() (f frame, ok bool, err error) {
 		return frame{}, false, nil
 	}
 	length := int(binary.LittleEndian.Uint32(in.received))
-	if length < headerSize-lengthSize {
-		return frame{}, false, fmt.Errorf("runner: a frame of %d bytes is shorter than its header", length)
+	if length < headerSize-lengthSize || length > frameLimit {
+		return frame{}, false, fmt.Errorf("runner: no frame has %d bytes", length)
 	}
 	end := lengthSize + length
 	if len(in.received) < end {
 		return frame{}, false, nil
 	}
+	if binary.LittleEndian.Uint32(in.received[lengthSize:]) != sum(in.received[:end]) {
+		return frame{}, false, errors.New("runner: a frame's checksum is wrong")
+	}
+	in.seq++
 	f = frame{
-		kind: kind(in.received[lengthSize]),
-		seq:  int64(binary.LittleEndian.Uint64(in.received[lengthSize+1:])),
+		kind: kind(in.received[lengthSize+sumSize]),
+		seq:  int64(binary.LittleEndian.Uint64(in.received[lengthSize+sumSize+1:])),
 		body: body{rest: in.received[headerSize:end:end]},
+	}
+	if f.seq != in.seq {
+		return frame{}, false, fmt.Errorf("runner: frame %d came in the place of frame %d", f.seq, in.seq)
 	}
 	in.received = in.received[end:]
 	if len(in.received) == 0 {

@@ -40,9 +40,10 @@ func TestFramesSurviveAPipeThatIsTooSmall(t *testing.T) {
 	turns := 0
 	for ; len(got) < 2; turns++ {
 		out.flush()
-		in.empty(func(f frame) {
+		in.empty(func(f frame) bool {
 			f.body.rest = bytes.Clone(f.body.rest)
 			got = append(got, f)
+			return true
 		})
 		if turns > 1000 {
 			t.Fatal("the frames don't arrive")
@@ -83,7 +84,8 @@ func TestNonsenseCountsAsEndOfFile(t *testing.T) {
 	for name, written := range map[string][]byte{
 		"nothing":        nil,
 		"half a frame":   {20, 0, 0, 0, 'K'},
-		"no room for it": {1, 0, 0, 0, 'K', 0, 0, 0, 0, 0, 0, 0, 0, 0},
+		"no room for it": {1, 0, 0, 0, 0, 0, 0, 0, 'K', 0, 0, 0, 0, 0, 0, 0, 0, 0},
+		"four gigabytes": {0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 'K', 0, 0, 0, 0, 0, 0, 0, 0, 0},
 	} {
 		r, w, err := pipe()
 		if err != nil {
@@ -92,7 +94,10 @@ func TestNonsenseCountsAsEndOfFile(t *testing.T) {
 		unix.Write(w, written)
 		unix.Close(w)
 		in := inbox{fd: r}
-		in.empty(func(f frame) { t.Errorf("%s: a frame arrived: %+v", name, f) })
+		in.empty(func(f frame) bool {
+			t.Errorf("%s: a frame arrived: %+v", name, f)
+			return true
+		})
 		if !in.eof {
 			t.Errorf("%s: no end-of-file", name)
 		}
