@@ -130,8 +130,9 @@ func (e *endurer) look(anyway bool) error {
 		return err
 	}
 	for _, pid := range tree {
-		if parent, ok := parentOf(pid); ok && parent == agent && l.supervisorRSS == 0 {
-			// It may be ending, or not have become a program of its own yet.
+		name := procLine(fmt.Sprintf("/proc/%d/status", pid), "Name") // before it is executed it looks like its agent
+		if parent, ok := parentOf(pid); ok && parent == agent && name == "solojob-super" && l.supervisorRSS == 0 {
+			// It may have just ended.
 			l.supervisorRSS, l.supervisorFDs, l.supervisorThreads, _ = holds(pid)
 		}
 	}
@@ -210,7 +211,7 @@ func verdict(first, last [2]look) string {
 			{"descriptors", first[i].agentFDs, last[i].agentFDs, 4, 0}, // a launch opens two pipes
 			{"threads", first[i].agentThreads, last[i].agentThreads, 4, 0},
 			{"supervisor's memory", first[i].supervisorRSS, last[i].supervisorRSS, 4 << 20, 5}, // of many: each lives for one run
-			{"supervisor's descriptors", first[i].supervisorFDs, last[i].supervisorFDs, 4, 0},
+			{"supervisor's descriptors", first[i].supervisorFDs, last[i].supervisorFDs, 8, 0},  // fewer while it starts
 			{"supervisor's threads", first[i].supervisorThreads, last[i].supervisorThreads, 4, 0},
 			{"zombies", 0, last[i].zombies, 0, 0},
 		} {
