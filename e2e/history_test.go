@@ -28,7 +28,7 @@ func TestHistoryKnowsTheInterrupted(t *testing.T) {
 		t.Errorf("the history says of the second attempt: %+v", failed)
 	}
 	broken := o.Recorded("the first attempt", func(r Ran) bool { return r.State == "interrupted" })
-	if broken.Tick != tick || broken.Attempt != 1 || broken.Fence < first.Fence || broken.Fence >= second.Fence {
+	if broken.Tick != tick || broken.Attempt != 1 || broken.Fence != first.Fence || broken.Owner != a.Owner() || broken.Started == "" || broken.Ended != "" {
 		t.Errorf("the history says of the first attempt, which was killed: %+v", broken)
 	}
 }
@@ -100,5 +100,44 @@ func TestHistoryWrapsAround(t *testing.T) {
 		if want := lives[turns-kept+i].Fence; r.Fence != want || r.Kind != "service" || r.State != "interrupted" || r.Owner != a.Owner() {
 			t.Errorf("run %d of the history is %+v, want FENCE %d", i, r, want)
 		}
+	}
+}
+
+// An extra run whose agent died is not started again, and the next leader says so.
+func TestHistoryKnowsTheInterruptedExtraRun(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, brisk)
+	o := w.Operator("o")
+	a, b := w.pair(scheduled(farOff()))
+	o.Did("run-now")
+	first := w.Life(1)
+	a.Signal(syscall.SIGKILL)
+	w.Dead(first)
+	b.Logged("extra run interrupted: it is not started again", 1)
+	lost := o.Recorded("the extra run", func(r Ran) bool { return r.Fence == first.Fence })
+	if lost.Kind != "run-now" || lost.State != "interrupted" || lost.Owner != a.Owner() || lost.Tick != "" || lost.Ended != "" {
+		t.Errorf("the history says of the extra run, whose agent died: %+v", lost)
+	}
+	w.During("no further run", 2*w.timing.Heartbeat, func() bool { return len(w.Lives()) == 1 })
+}
+
+// Runs of a schedule keep their places in the history however many fences are
+// used up between them, by handovers and operators.
+func TestHandoversPushNoRunOut(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, attentive)
+	o := w.Operator("o")
+	w.Start(Start{Name: "a", Env: scheduled(farOff())})
+	w.Until("the schedule is in the row", patience, func() bool { return w.Row().text("schedule") != "" })
+	const runs = 3
+	for n := 1; n <= runs; n++ {
+		o.Did("run-now")
+		life := w.Life(n)
+		life.Exit(0, 0)
+		o.Recorded("the run", func(r Ran) bool { return r.Fence == life.Fence })
+		o.Did("fence", "bump", "--no-wait", "--to", strconv.FormatInt(life.Fence+historyLength-1, 10))
+	}
+	if kept := o.History(); len(kept) != runs {
+		t.Errorf("the history has %d of %d runs: %v", len(kept), runs, kept)
 	}
 }

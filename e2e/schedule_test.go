@@ -147,3 +147,17 @@ func (w *World) unchangedService(l *Life) {
 		w.t.Errorf("no heartbeat for half a lease")
 	}
 }
+
+// A task that is told to stop kills no run for a tick that it will not run:
+// with replace, too, a run that ends by itself in time does.
+func TestNothingIsReplacedWhileStopping(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, brisk)
+	a := w.Start(Start{Name: "a", Env: map[string]string{"SOLOJOB_SCHEDULE": "@every 4s", "SOLOJOB_OVERLAP": "replace", "PROBE_FOR": "7s"}})
+	life := w.Life(1)
+	a.Signal(syscall.SIGTERM)
+	w.Dead(life)
+	if _, got := life.Signalled("TERM"); got || !life.Finished() {
+		t.Errorf("%v was told to end: %v, and came to its end: %v", life, got, life.Finished())
+	}
+}

@@ -404,3 +404,22 @@ func TestInitChecksTheTable(t *testing.T) {
 		t.Error("nothing is wrong, says Init")
 	}
 }
+
+// Ticks that are decided into the future would not run, and nobody would know why.
+func TestDoctorFindsTicksAhead(t *testing.T) {
+	for through, want := range map[string]string{
+		time.Now().UTC().Add(24 * time.Hour).Format(time.RFC3339):  `WRONG  ticks .* decided already, 24h0m0s ahead of DynamoDB's clock: none runs before`,
+		time.Now().UTC().Add(-24 * time.Hour).Format(time.RFC3339): `ok     ticks .* decided up to `,
+		"tomorrow": `WRONG  ticks .* the row's through is "tomorrow"`,
+	} {
+		start(t, "solojob", map[string]answer{
+			"DescribeTable": described("pk", "sk", protected), "DescribeTimeToLive": ttlOff,
+			"GetItem": {http.StatusOK, `{"Item":{"pk":{"S":"nightly"},"sk":{"S":"lease"},"owner":{"S":""},"fence":{"N":"7"},"beat":{"S":"n-1"},"through":{"S":"` + through + `"}}}`},
+		})
+		var out bytes.Buffer
+		_ = Doctor(context.Background(), options(), &out)
+		if !regexp.MustCompile(want).MatchString(out.String()) {
+			t.Errorf("through %s:\n%s", through, &out)
+		}
+	}
+}
