@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -35,7 +36,14 @@ SPEC is SOLOJOB_SCHEDULE if it is not given, in the zone of SOLOJOB_TIMEZONE.`,
 			if err != nil {
 				return &exit{exitConfig, err}
 			}
-			return printNext(cmd.OutOrStdout(), s, time.Now(), count)
+			err = printNext(cmd.OutOrStdout(), s, time.Now(), count)
+			switch {
+			case errors.Is(err, syscall.EPIPE): // who reads it has seen enough, as head does
+				return nil
+			case err != nil:
+				return &exit{1, fmt.Errorf("next: the ticks can't be written: %w", err)}
+			}
+			return nil
 		},
 	}
 	c.Flags().IntVarP(&count, "number", "n", 5, "how many ticks to print")
@@ -66,11 +74,11 @@ func checkSchedule(spec string, zone *time.Location) error {
 }
 
 func printNext(out io.Writer, s *schedule.Schedule, after time.Time, count int) error {
-	fmt.Fprintf(out, "%s\n", s.Words())
-	for _, w := range s.Warnings() {
-		fmt.Fprintf(out, "note: %s\n", w)
-	}
 	t := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
+	fmt.Fprintf(t, "%s\n", s.Words())
+	for _, w := range s.Warnings() {
+		fmt.Fprintf(t, "note: %s\n", w)
+	}
 	for range count {
 		after = s.Next(after)
 		if after.IsZero() {

@@ -243,3 +243,15 @@ func TestDefaultsMayBeSet(t *testing.T) {
 		t.Errorf("with every default set\n%+v, with none\n%+v", got, want)
 	}
 }
+
+// A schedule is looked at although its zone is wrong: all problems are told at
+// once.
+func TestScheduleBesideAWrongZone(t *testing.T) {
+	_, err := config.Load([]string{"SOLOJOB_LEASE=l", "SOLOJOB_SCHEDULE=wrong", "SOLOJOB_TIMEZONE=Mars"}, config.Options{
+		CheckSchedule: func(string, *time.Location) error { return errors.New("it never comes due") },
+	})
+	lines := problems(t, err)
+	if len(lines) != 2 || !strings.Contains(err.Error(), "never comes due") || !strings.Contains(err.Error(), "Mars") {
+		t.Errorf("%v", err)
+	}
+}

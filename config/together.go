@@ -92,13 +92,14 @@ func (c *together) mode() {
 }
 
 func (c *together) schedule() {
-	if !c.sound("TIMEZONE") {
-		return
-	}
-	zone, err := time.LoadLocation(c.cfg.Timezone)
-	if err != nil {
-		c.wrong("TIMEZONE", "can't be loaded: "+oneLine(err), "")
-		return
+	zone := time.UTC // to look for what else is wrong with a schedule whose zone is
+	if c.sound("TIMEZONE") {
+		loaded, err := time.LoadLocation(c.cfg.Timezone)
+		if err != nil {
+			c.wrong("TIMEZONE", "can't be loaded: "+oneLine(err), "")
+		} else {
+			zone = loaded
+		}
 	}
 	c.cfg.Location = zone
 	if !c.isSet("SCHEDULE") || !c.sound("SCHEDULE") {
