@@ -28,6 +28,7 @@ type serviceTerm struct {
 func (s *serviceTerm) serve() (status int, last bool) {
 	s.fence, s.onBeat = s.term.Fence, s.heard
 	defer func() { s.onBeat = nil }()
+	s.findLost()
 	for first := true; s.resumed() && (first || s.claim(s.term, leader.Claim{}) == nil) && s.ready(s.term); first = false {
 		since := leader.Stamp(s.Wall())
 		s.term.Note(leader.Record{RunSince: &since}, false)
@@ -54,6 +55,15 @@ func (s *serviceTerm) serve() (status int, last bool) {
 	}
 	s.release(s.term)
 	return ExitOK, s.stops > 0
+}
+
+// findLost enters the run into the history that was going on when the last
+// holder fell silent.
+func (s *serviceTerm) findLost() {
+	before := s.term.Before
+	if s.term.How == leader.Expired && before != nil && before.Record.RunSince != nil {
+		s.rememberLost(Entry{Fence: before.Fence, Kind: KindService, Attempt: 1}, before)
+	}
 }
 
 // heard takes in what operators ask, with each heartbeat.

@@ -103,6 +103,22 @@ func TestHistoryWrapsAround(t *testing.T) {
 	}
 }
 
+// So is the run of a service whose agent died.
+func TestHistoryKnowsTheServiceThatDied(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, brisk)
+	o := w.Operator("o")
+	a, _ := w.pair(nil)
+	first := w.Life(1)
+	w.Until("the run is in the row", patience, func() bool { return w.Row().text("run_since") != "" })
+	a.Signal(syscall.SIGKILL)
+	w.Life(2)
+	lost := o.Recorded("the first run", func(r Ran) bool { return r.Fence == first.Fence })
+	if lost.Kind != "service" || lost.State != "interrupted" || lost.Owner != a.Owner() || lost.Started == "" || lost.Ended != "" {
+		t.Errorf("the history says of the run whose agent died: %+v", lost)
+	}
+}
+
 // An extra run whose agent died is not started again, and the next leader says so.
 func TestHistoryKnowsTheInterruptedExtraRun(t *testing.T) {
 	t.Parallel()
