@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"fmt"
+	"os/signal"
 	"syscall"
 	"testing"
 	"time"
@@ -71,6 +72,9 @@ func TestEachStopSignalStops(t *testing.T) {
 	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP} {
 		t.Run(s.String(), func(t *testing.T) {
 			t.Parallel()
+			if signal.Ignored(s) {
+				skip(t, s.String()+" is ignored here, as under nohup, and so by all that the test starts")
+			}
 			w := newWorld(t, calm)
 			a := w.Start(Start{Name: "a", Env: map[string]string{"PROBE_ON_TERM": "50ms"}})
 			life := w.Life(1)

@@ -54,7 +54,7 @@ var mistakes = []mistake{
 	one("a vanished row is timed from when it was last seen",
 		"leader/watch.go", "w.gone, w.since = true, arrived", "w.gone = true"),
 	one("the release is not conditional",
-		"sim/store_test.go", "	return d.do(ctx, request{op: \"release\", beat: r.Beat}, func() (*leader.Row, error) {\n		if !d.isHeld(r.Owner, r.Fence, r.Beat) {", "	return d.do(ctx, request{op: \"release\", beat: r.Beat}, func() (*leader.Row, error) {\n		if d.row == nil {"),
+		"sim/store_test.go", "	return d.do(ctx, request{op: \"release\", beat: r.Beat, by: r.Owner, fence: r.Fence}, func() (*leader.Row, error) {\n		if !d.isHeld(r.Owner, r.Fence, r.Beat) {", "	return d.do(ctx, request{op: \"release\", beat: r.Beat, by: r.Owner, fence: r.Fence}, func() (*leader.Row, error) {\n		if d.row == nil {"),
 	one("the release deletes the row",
 		"sim/store_test.go", "		row.Requests.Handover, row.Requests.HandoverNow = \"\", false\n		d.row = &row\n", "		d.row = nil\n"),
 	one("a release before the death of the job",
@@ -95,6 +95,22 @@ var mistakes = []mistake{
 		"agent/cron.go", "if !c.decided || c.claiming {", "if !c.decided {"),
 	one("a lowered row is taken for free",
 		"leader/watch.go", "w.since, w.lowered = arrived, row.Fence < highest", "w.since, w.lowered = arrived, false"),
+}
+
+// What the mistakes replace is there, so that whoever changes it is told at once,
+// and not by the long run.
+func TestMistakesCanBeMade(t *testing.T) {
+	for _, m := range mistakes {
+		for _, p := range m.patches {
+			text, err := os.ReadFile(filepath.Join("..", p.file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := strings.Count(string(text), p.from); n != 1 {
+				t.Errorf("%s: %s has %d times: %s", m.name, p.file, n, p.from)
+			}
+		}
+	}
 }
 
 // A simulation that can't see the mistakes that one makes proves nothing: each
