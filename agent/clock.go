@@ -27,6 +27,7 @@ type tickClock struct {
 	at   boottime.Instant // when it was set
 	time time.Time        // to what
 	skew time.Duration    // of this task's clock, 0 within the tolerance
+	held time.Duration    // how long the reply may have been held up by which it was set
 }
 
 // set sets the clock by a reply of the store, and reports whether the correction
@@ -56,7 +57,7 @@ func (c *tickClock) set(date time.Time, asked boottime.Instant) (changed bool) {
 		}
 	}
 	changed = (skew - c.skew).Abs() > maxSkew
-	c.at, c.time, c.skew = at, wall.Add(-skew), skew
+	c.at, c.time, c.skew, c.held = at, wall.Add(-skew), skew, at.Sub(asked)
 	return changed
 }
 

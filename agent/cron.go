@@ -30,8 +30,8 @@ const (
 	// awake is how late a scheduler that was not frozen looks at the clock. A
 	// tick that comes due in a longer gap counts as missed.
 	awake = 2 * maxSleep
-	// prompt is how late the alarm of a process that was not frozen rings.
-	prompt = 500 * time.Millisecond
+	// hearing is how long an alarm waits for news of the run before it decides.
+	hearing = 100 * time.Millisecond
 	// upcoming is how many ticks the log announces at the start.
 	upcoming = 3
 )
@@ -69,7 +69,7 @@ type cronTerm struct {
 	decided bool          // row and through are ours to write
 	looked  time.Time     // when we last saw which ticks are due
 	run     *watchman     // the run going on, nil between runs
-	asleep  bool          // the alarm rang late: it waits for news of the run
+	hears   bool          // the alarm rang, and waits for news of the run
 
 	claiming bool      // a claim is under way: what row and through say is not settled
 	late     time.Time // the missed tick that runs after the interrupted one, zero for none
@@ -190,6 +190,10 @@ func (c *cronTerm) valid() bool { return !isLost(c.term) && c.Clock.Now() < c.un
 
 // note has the next heartbeat write what is decided.
 func (c *cronTerm) note(soon bool) {
+	if !c.decided {
+		c.term.Note(leader.Record{}, soon)
+		return
+	}
 	c.row.Through = leader.Stamp(c.through)
 	c.term.Note(c.row, soon)
 }
@@ -229,7 +233,7 @@ func (c *cronTerm) heard(b leader.Beat) {
 
 // setAlarm wakes the term when the next tick is due, or sooner.
 func (c *cronTerm) setAlarm() {
-	if c.asleep {
+	if c.hears {
 		return
 	}
 	at := c.Clock.Now().Add(maxSleep)
@@ -251,15 +255,15 @@ func (c *cronTerm) tick() {
 	if c.clock.stepped() {
 		c.note(true) // its reply has the store's date
 	}
-	switch now := c.Clock.Now(); {
+	switch {
 	case c.run == nil:
-	case !c.asleep && now.Sub(c.alarm.At()) > prompt:
-		// While this process was frozen the run may have ended, before these
-		// ticks: what its supervisor has to say about that is heard first.
-		c.alarm.Set(c.Clock, now.Add(prompt))
-		c.asleep = true
+	case !c.hears:
+		// If this process was frozen, the run may have ended meanwhile, before
+		// these ticks: what its supervisor has to say about that is heard first.
+		c.alarm.Set(c.Clock, c.Clock.Now().Add(hearing))
+		c.hears = true
 	default:
-		c.asleep = false
+		c.hears = false
 		if !c.run.isOver() {
 			c.overlap(c.clock.now())
 		}

@@ -60,7 +60,7 @@ func (c *cronTerm) carryOut(d due) (next *due, alive bool) {
 		c.run = c.watchman(c.term, run, true)
 		c.setAlarm()
 		dead := c.run.attend()
-		c.run, c.asleep = nil, false
+		c.run, c.hears = nil, false
 		if !dead {
 			return nil, true
 		}

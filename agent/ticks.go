@@ -13,6 +13,13 @@ import (
 func (c *cronTerm) open() (*due, error) {
 	c.fence = c.term.Fence
 	c.beat(<-c.term.Beats()) // the acquisition is the first
+
+	if c.clock.held > maxSkew { // the time of day is not known well: the next reply tells
+		c.term.Note(leader.Record{}, true)
+		if c.idle(); !c.valid() {
+			return nil, nil
+		}
+	}
 	c.row = c.term.Row.Record
 	c.row.RunSince = nil
 	c.looked = c.clock.now()

@@ -3,6 +3,7 @@ package sim
 import (
 	"time"
 
+	"solojob/agent"
 	"solojob/leader"
 )
 
@@ -142,6 +143,11 @@ func (w *world) deploy(f fault) {
 	}
 	w.history.count(string(f.kind))
 	w.revision++
+	if w.plan.handover == agent.HandoverNow {
+		for range old {
+			w.promises.drained()
+		}
+	}
 	w.history.add("world", "deploy of revision %d", w.revision)
 	for i := range old {
 		w.at(time.Duration(i)*f.amount/8, func() { w.start() })

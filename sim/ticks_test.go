@@ -321,7 +321,7 @@ func (k *ticks) afterCalm(row *leader.Row) {
 		recent := time.Since(time.Unix(at, 0)) < slack
 		switch {
 		case recent:
-		case len(d.claims) > 0 && !d.over && d.missed == "" && k.w.plan.overlap != agent.OverlapReplace:
+		case len(d.claims) > 0 && !d.over && !d.known && d.missed == "" && k.w.plan.overlap != agent.OverlapReplace:
 			k.broken("P3", "the tick %s was claimed %d times, came to no end, and nobody says so", clockTime(at), len(d.claims))
 		case d.missed == schedule.ReasonSuperseded && at >= k.last:
 			k.broken("P3", "the tick %s was passed over for a later one, and none ran", clockTime(at))
