@@ -103,14 +103,7 @@ func (w *watchman) attend() bool {
 }
 
 // isOver reports whether every process of the run is dead.
-func (w *watchman) isOver() bool {
-	select {
-	case <-w.run.Done():
-		return true
-	default:
-		return false
-	}
-}
+func (w *watchman) isOver() bool { return isClosed(w.run.Done()) }
 
 func (w *watchman) extend(b leader.Beat) {
 	w.beat(b)
@@ -184,9 +177,11 @@ func (w *watchman) logEnd() {
 }
 
 // isLost reports whether the term is over.
-func isLost(term *leader.Term) bool {
+func isLost(term *leader.Term) bool { return isClosed(term.Lost()) }
+
+func isClosed(c <-chan struct{}) bool {
 	select {
-	case <-term.Lost():
+	case <-c:
 		return true
 	default:
 		return false

@@ -8,10 +8,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
-	"syscall"
 	"testing"
+
+	"solojob/internal/precedence"
 )
 
 // builtDir is the environment variable in which TestMain leaves the directory
@@ -40,31 +40,13 @@ func buildAndRun(m *testing.M) int {
 		}
 	}
 	os.Setenv(builtDir, dir)
-	takePrecedence()
+	// A store that gets no CPU for a second proves nothing about solojob.
+	precedence.Take()
 	if err := waitTogether(); err != nil {
 		fmt.Fprintln(os.Stderr, "e2e:", err)
 		return 1
 	}
 	return m.Run()
-}
-
-// precedence is the nice value that the tests give themselves where they may.
-const precedence = -10
-
-// takePrecedence puts this process, and so the agents that it starts, before
-// the tests of other packages, which run beside these with all the cores there
-// are. A store that gets no CPU for a second proves nothing about solojob. Only
-// root may do it; without, the tests have the slack of their settings.
-func takePrecedence() {
-	threads, err := os.ReadDir("/proc/self/task") // on Linux, niceness is a thread's
-	if err != nil {
-		return
-	}
-	for _, thread := range threads {
-		if tid, err := strconv.Atoi(thread.Name()); err == nil {
-			_ = syscall.Setpriority(syscall.PRIO_PROCESS, tid, precedence)
-		}
-	}
 }
 
 // atATime is how many tests run at once, unless -parallel says otherwise: these

@@ -10,10 +10,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
-	"syscall"
 	"testing"
+
+	"solojob/internal/precedence"
 )
 
 // built is the directory of the programs that TestMain builds.
@@ -37,7 +37,8 @@ func buildAndRun(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, "torture:", err)
 		return 1
 	}
-	takePrecedence()
+	// The CPU that the torture takes away it takes away on purpose.
+	precedence.Take()
 	return m.Run()
 }
 
@@ -121,22 +122,4 @@ func wallOverlay(dir string) (string, error) {
 	}
 	path := filepath.Join(dir, "overlay.json")
 	return path, os.WriteFile(path, overlay, 0o600)
-}
-
-// precedence is the nice value that the torture gives itself where it may.
-const precedence = -10
-
-// takePrecedence puts this process, and so the tasks that it starts, before
-// the tests of other packages, which run beside these with all the cores there
-// are. The CPU that the torture takes away it takes away on purpose.
-func takePrecedence() {
-	threads, err := os.ReadDir("/proc/self/task") // on Linux, niceness is a thread's
-	if err != nil {
-		return
-	}
-	for _, thread := range threads {
-		if tid, err := strconv.Atoi(thread.Name()); err == nil {
-			_ = syscall.Setpriority(syscall.PRIO_PROCESS, tid, precedence)
-		}
-	}
 }
